@@ -333,7 +333,8 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
         attribute(g, "nvvm.cluster_dim", size);
     }
-    if (!g->produces) sn_gen_follow(g);
+    g->waits_late = sn_gen_waits_late(g);
+    if (!g->produces && !g->waits_late) sn_gen_follow(g);
     sn_gen_make_copies(g);
     sn_gen_make_shared(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");

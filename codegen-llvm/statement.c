@@ -145,6 +145,7 @@ static void barrier(sn_gen *g) {
 void sn_gen_statement(sn_gen *g, sn_stmt id) {
     sn_stmt_rec *s = sn_stmt_get(g->m, id);
     if (g->role != SN_GEN_ALL && sn_gen_skips(g, id)) return;
+    if (g->waits_late && sn_gen_follow_behind(g, id)) return;
     switch (s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;

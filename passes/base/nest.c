@@ -171,24 +171,19 @@ bool sn_nest_perfect(sn_chain *out, const sn_module *m, sn_stmt top) {
 /* ---- kernels that follow others ---- */
 
 /* Inputs and constants are not looked for: no graph makes a kernel that stores to them. */
-static uint32_t storer_of(const sn_module *m, const sn_users *users, sn_buf b, uint32_t at) {
-    sn_buf_scope scope = sn_buf_get(m, b)->scope;
-    const sn_user *user = sn_users_get(users, b, at);
-    if (!user || !user->loads || scope == SN_BUF_INPUT || scope == SN_BUF_CONST) return UINT32_MAX;
-    return sn_users_storer(users, b, at);
-}
-
 uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at) {
     const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[at]);
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < k->params.n; i++) {
-        uint32_t storer = storer_of(m, users, k->params.at[i], at);
-        if (storer != UINT32_MAX && (first == UINT32_MAX || storer > first)) first = storer;
-    }
-    if (first == UINT32_MAX || sn_kern_get(m, m->kernels.at[first])->section != k->section) return UINT32_MAX;
-    for (uint32_t i = 0; i < k->params.n; i++) {
         sn_buf b = k->params.at[i];
-        if (storer_of(m, users, b, at) == first && sn_buf_get(m, b)->scope != SN_BUF_TEMP) return UINT32_MAX;
+        sn_buf_scope scope = sn_buf_get(m, b)->scope;
+        const sn_user *user = sn_users_get(users, b, at);
+        if (!user || !user->loads || scope == SN_BUF_INPUT || scope == SN_BUF_CONST) continue;
+        uint32_t storer = sn_users_storer(users, b, at);
+        if (storer == UINT32_MAX) continue;
+        if (scope != SN_BUF_TEMP || (first != UINT32_MAX && storer != first)) return UINT32_MAX;
+        if (sn_kern_get(m, m->kernels.at[storer])->section != k->section) return UINT32_MAX;
+        first = storer;
     }
     return first;
 }

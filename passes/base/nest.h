@@ -50,8 +50,8 @@ bool sn_kern_is_attention(const sn_module *m, sn_kern k);
 void sn_kern_set_precision(sn_module *m, sn_kern k, sn_precision precision);
 /* That of a kernel made of a and b: one without products takes that of the other. false: they differ. */
 bool sn_precision_of_both(sn_precision *out, const sn_module *m, sn_kern a, sn_kern b);
-/* Position of the last kernel that stores what the kernel at position `at` loads, temporaries alone; UINT32_MAX: none.
- * `last-block-reduce` may make the second one the tail of the first, if their blocks have the same shape. */
+/* Position of the kernel that stores every temporary which the kernel at position `at` loads; UINT32_MAX: none, or
+ * several. `last-block-reduce` may make the second one the tail of the first, if their blocks have the same shape. */
 uint32_t sn_kern_follows(const sn_module *m, const sn_users *users, uint32_t at);
 /* Product of constant extents, saturating at INT64_MAX; -1 when one is symbolic. */
 int64_t sn_chain_count(const sn_module *m, const sn_chain *c);

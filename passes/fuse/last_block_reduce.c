@@ -12,8 +12,6 @@
  *
  *     loop c in G : grid { loop s in S : grid { ... store p[1024*s + 128*c + ..] }  tail of c }
  *
- * A third kernel of one block may read what all tails of groups stored: its work stands behind the outer loop.
- *
  * Both kernels have blocks of the same shape; `schedule` sees to that (follow). The tail reads little: it is one
  * block. Nothing between the two may touch what the second one stores, and it may read nothing that is stored after the
  * first. Products of both have one precision. Cost: linear in the statements.
@@ -48,19 +46,16 @@ static bool can_move(const pair *p) {
 
 /* ---- the shape of the two ---- */
 
-/* The kernel's one grid loop, if it is all of the body, nothing follows it, and blocks do not wait for each other. */
+/* The kernel's one grid loop, if it is all of the body, nothing follows inside, and blocks do not wait for each
+ * other. */
 static sn_stmt only_grid(const sn_module *m, sn_kern k) {
     sn_stmt s = sn_kern_get(m, k)->first;
     if (!s.i || sn_next(m, s).i || sn_kern_posts(m, k)) return (sn_stmt){0};
     const sn_stmt_rec *r = sn_stmt_get(m, s);
-    return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_GRID ? s : (sn_stmt){0};
-}
-
-/* Has the grid groups of blocks already, each with a tail of its own? */
-static bool has_groups(const sn_module *m, sn_stmt grid) {
-    for (sn_stmt t = sn_stmt_get(m, grid)->first; t.i; t = sn_next(m, t))
-        if (sn_stmt_get(m, t)->op == SN_LOP_LOOP && sn_stmt_get(m, t)->kind == SN_AXIS_GRID) return true;
-    return false;
+    if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_GRID) return (sn_stmt){0};
+    for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
+        if (sn_stmt_get(m, t)->op == SN_LOP_LOOP && sn_stmt_get(m, t)->kind == SN_AXIS_GRID) return (sn_stmt){0};
+    return s;
 }
 
 static bool same_blocks(sn_module *m, sn_kern a, sn_kern b) {
@@ -150,7 +145,7 @@ static bool look(pair *p, uint32_t at) {
     p->at_last = at;
     p->last = m->kernels.at[at];
     p->grid_last = only_grid(m, p->last);
-    if (!p->grid_last.i || has_groups(m, p->grid_last)) return false;
+    if (!p->grid_last.i) return false;
     p->at_first = sn_kern_follows(m, p->users, at);
     if (p->at_first == UINT32_MAX) return false;
     if (p->constant[p->at_first] != p->constant[at]) return false;
@@ -161,7 +156,7 @@ static bool look(pair *p, uint32_t at) {
     if (!p->grid_first.i || !p->grid_last.i || !same_blocks(m, p->first, p->last) || !can_move(p)) return false;
     if (!sn_precision_of_both(&p->precision, m, p->first, p->last)) return false;
     return sn_ix_is_const(m, sn_stmt_extent(m, p->grid_last), &p->groups) && p->groups > 0 &&
-           (p->groups == 1 || !has_groups(m, p->grid_first)) && bytes_of_tail(p) <= SN_TAIL_BYTES;
+           bytes_of_tail(p) <= SN_TAIL_BYTES;
 }
 
 uint32_t sn_kern_tail_of(sn_pass_ctx *cx, sn_users *users, const bool *constant, const bool *sets, uint32_t at) {

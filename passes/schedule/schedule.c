@@ -48,26 +48,6 @@ _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
 
 /* ---- choosing ---- */
 
-/* Columns that lie side by side in what a block of the kernel leaves; 0: it leaves rows. */
-static uint32_t columns_of(const sn_kern_rec *a) {
-    const sn_sched *sc = &a->sched;
-    if (sc->cls == SN_SCHED_OUTER) return sc->block_x * sc->vector;
-    bool one_row = sc->cls == SN_SCHED_CONTRACT && sc->tile_m == 1 && sc->block_x;
-    return one_row && sc->tile_n % sc->block_x == 0 ? sc->tile_n : 0;
-}
-
-/* Does each column read, of what kernel `a` stores, what belongs to it? Another product of those results does not. */
-static bool reads_columns(sn_module *m, const sn_schedule_shape *sh, sn_kern a, sn_kern k) {
-    sn_axis last = sn_stmt_axis(m, sh->outer.at[sh->outer.n - 1]);
-    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        int64_t c;
-        if (r->op != SN_LOP_LOAD || !sn_kern_stores(m, a, r->buf)) continue;
-        if (!sn_ix_coef(m, r->ix, last, &c) || c != 1) return false;
-    }
-    return true;
-}
-
 /* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
  * tail: one result by one block, or the same columns by the same threads. */
 static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched) {
@@ -80,16 +60,15 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
         return;
     bool one =
         sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE && sh->max_count <= (int64_t)a->sched.block_x * SN_FOLLOW_STEPS;
-    uint32_t wide = columns_of(a);
-    bool columns = wide && sh->rows > 1 && sh->rows % wide == 0 && sh->along_outer > sh->along_inner &&
-                   reads_columns(m, sh, m->kernels.at[first], m->kernels.at[sh->at]);
+    bool columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 &&
+                   sh->rows % (a->sched.block_x * a->sched.vector) == 0 && sh->along_outer > sh->along_inner;
     bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= SN_FOLLOW_ROWS &&
                 sh->along_outer <= sh->along_inner;
     if (!one && (sh->scans || (!columns && !rows))) return;
     sched->cls = columns ? SN_SCHED_OUTER : SN_SCHED_INNER;
     sched->block_x = a->sched.block_x;
     sched->block_y = a->sched.block_y;
-    if (columns) sched->vector = wide / a->sched.block_x;
+    if (columns) sched->vector = a->sched.vector;
 }
 
 /* Rows of threads that pass on prefixes are one block's: class inner knows that. */
