@@ -209,7 +209,7 @@ static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) 
     if (mask) p = em_select(&g->em, mask, p, g->memory[a->id.i]);
     lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(a->elem, lanes), p, "");
     LLVMSetAlignment(x, alignment(a, lanes, g->gpu));
-    if (g->gpu && g->steady[a->id.i]) {
+    if (g->gpu && g->steady[a->id.i] && !g->waits_late) {
         LLVMContextRef cx = g->em.cg->cx;
         LLVMMetadataRef node = LLVMMDNodeInContext2(cx, NULL, 0);
         LLVMSetMetadata(x, LLVMGetMDKindIDInContext(cx, "invariant.load", 14), LLVMMetadataAsValue(cx, node));

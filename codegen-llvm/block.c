@@ -1,8 +1,9 @@
 /* block.c: reductions and prefixes across the threads of a GPU block.
  *
  * block.x, up to 32 threads (a power of two): butterfly shuffles. Whole warps: shuffles, then one shared slot a warp.
- * Anything else: one shared slot a thread. block.y: one shared slot a thread, a tree over the rows. Every thread ends
- * with the same bits, because each pair is combined in one order or by a commutative operation.
+ * Anything else: one shared slot a thread. block.y: shuffles over the rows of a warp, where rows are that short, then one shared
+ * slot for each column of what is left, a tree over the rows. Every thread ends with the same bits, because each pair is combined in
+ * one order or by a commutative operation.
  *
  * Prefixes run over block.x: shuffles from lower lanes, then one shared slot a warp; always in the order of the
  * threads. The slots lie in the areas of shared.c; a barrier stands between writing and reading.
@@ -243,8 +244,89 @@ static void over_x(sn_gen *g, const sn_gen_states *st, lv *x) {
 
 /* ---- over block.y ---- */
 
+/* Rows of threads that a warp has together, and that shuffles combine; 1: none, or their lanes are no power of two. */
+static uint32_t rows_of_warp(const sn_gen *g) {
+    uint32_t width = g->threads_x, all = width * g->threads_y;
+    if (width >= WARP || !power_of_two(width) || !power_of_two(g->threads_y)) return 1;
+    return (all < WARP ? all : WARP) / width;
+}
+
+static uint32_t row_slots(const sn_gen *g) { return g->threads_x * g->threads_y / rows_of_warp(g); }
+
+/* Vectors of the same length, each state by itself. */
+static bool can_halve(const sn_gen_states *st, const lv *x) {
+    for (uint32_t k = 0; k < st->n; k++)
+        if (!power_of_two(sn_em_lanes(x[k])) || sn_em_lanes(x[k]) != sn_em_lanes(x[0])) return false;
+    return st->n == st->n_combs;
+}
+
+/* Combines the n rows of a warp. A thread passes half of a vector's lanes on at each step and keeps the others, until it has one:
+ * those from the returned one on. `thread` counts the threads. */
+static lv over_rows_of_warp(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t n, lv thread) {
+    sn_em *em = &g->em;
+    lv first = cx(g, 0);
+    bool halve = can_halve(st, x);
+    for (uint32_t d = n / 2 * g->threads_x; d >= g->threads_x; d /= 2) {
+        lv other[SN_GEN_STATES];
+        uint32_t half = sn_em_lanes(x[0]) / 2;
+        lv high = em_icmp(em, LLVMIntNE, em_and(em, thread, cx(g, d)), cx(g, 0));
+        for (uint32_t k = 0; k < st->n; k++) {
+            lv pass = x[k];
+            if (halve && half) {
+                lv a = sn_em_slice(em, x[k], 0, half), b = sn_em_slice(em, x[k], half, half);
+                x[k] = em_select(em, high, b, a);
+                pass = em_select(em, high, a, b);
+            }
+            other[k] = from_across(g, pass, d);
+        }
+        if (halve && half) first = em_iadd(em, first, em_select(em, high, cx(g, half), cx(g, 0)));
+        sn_gen_combine(g, st, x, other);
+    }
+    return first;
+}
+
+/* Lanes `first` .. of a slot. */
+static void slot_write_lanes(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv slot, lv first, const lv *x) {
+    sn_em *em = &g->em;
+    for (uint32_t k = 0; k < st->n; k++) {
+        uint32_t bytes = sn_dtype_bytes(st->dtypes[k]), all = bytes * sn_em_lanes(x[k]);
+        lv by = em_imul(em, first, cx(g, bytes)), p = slot_address(g, st, ex, k, slot);
+        p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &by, 1, "");
+        lv s = LLVMBuildStore(em->b, sn_math_to_storage(em, st->dtypes[k], x[k]), p);
+        LLVMSetAlignment(s, all < 16 ? all : 16);
+    }
+}
+
+/* The rows of warps, each in the slots of its columns, become half as many until few are left, which every thread adds up itself. */
+static void over_warps_of_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
+    enum { FEW = 8 };
+    sn_em *em = &g->em;
+    uint32_t width = g->threads_x, n = rows_of_warp(g), rows = g->threads_y / n;
+    lv thread = em_iadd(em, em_imul(em, g->thread_y, cx(g, width)), g->thread_x);
+    exchange ex = exchange_begin(g, st, x, width * rows);
+    lv first = over_rows_of_warp(g, st, x, n, thread);
+    lv slot = em_iadd(em, em_imul(em, LLVMBuildUDiv(em->b, g->thread_y, cx(g, n), ""), cx(g, width)), g->thread_x);
+    slot_write_lanes(g, st, &ex, slot, first, x);
+    sn_gen_barrier(g);
+    for (; rows > FEW; rows /= 2) {
+        lv other[SN_GEN_STATES], sum[SN_GEN_STATES];
+        sn_em_if low = sn_em_then(em, em_icmp(em, LLVMIntULT, g->thread_y, cx(g, rows / 2)), "lower_rows");
+        slot_read(g, st, &ex, thread, sum);
+        slot_read(g, st, &ex, em_iadd(em, thread, cx(g, (int64_t)width * (rows / 2))), other);
+        sn_gen_combine(g, st, sum, other);
+        slot_write(g, st, &ex, thread, sum);
+        sn_em_end(em, &low);
+        sn_gen_barrier(g);
+    }
+    fold_slots(g, st, &ex, g->thread_x, width, rows, x);
+}
+
 /* Rows are halved in shared memory until four are left, which every thread adds up itself. */
 static void over_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
+    if (rows_of_warp(g) > 1 && rows_of_warp(g) < g->threads_y) {
+        over_warps_of_rows(g, st, x);
+        return;
+    }
     sn_em *em = &g->em;
     uint32_t rows = g->threads_y, width = g->threads_x;
     exchange ex = exchange_begin(g, st, x, width * rows);
@@ -276,7 +358,7 @@ static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
         lv piece[2], result[2] = {NULL, NULL};
         for (;; part /= 2) {
             for (uint32_t k = 0; k < one.n; k++) piece[k] = sn_em_slice(&g->em, whole[k], 0, part);
-            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, g->threads_x * g->threads_y) <= AREA_LIMIT))
+            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, row_slots(g)) <= AREA_LIMIT))
                 break;
             if (part % 2) part = 2;
         }
@@ -295,7 +377,7 @@ void sn_gen_block_reduce(sn_gen *g, const sn_gen_states *st, sn_axis_kind kind, 
     if (kind == SN_AXIS_BLOCK_X) {
         over_x(g, st, x);
     } else if (g->threads_y > 1) {
-        if (exchange_bytes(st, x, g->threads_x * g->threads_y) <= AREA_LIMIT) over_rows(g, st, x);
+        if (exchange_bytes(st, x, row_slots(g)) <= AREA_LIMIT) over_rows(g, st, x);
         else over_rows_in_parts(g, st, x);
     }
 }

@@ -11,8 +11,10 @@
  * room, or where each launch fills (nearly) all the room that there is anyway. Knows nothing of other kernels, which
  * call others at once: their waves are many and short.
  *
- * A kernel that begins with `prefetch` of what no kernel writes (pass `prefetch`) waits behind those requests: its
- * blocks are there while the kernel before runs, and memory has something to do.
+ * A kernel that has something to load which no kernel in front of it stores does so before it waits (`wait`, pass
+ * `start-early`): its blocks are there while the kernel before runs, and memory has something to do. Calling the next
+ * kernel before that would let the blocks of several kernels wait beside each other: a chain of short ones gets 6 % faster and
+ * one token of GPT-2 4 % slower (H100), and what the kernel two in front stores would not be there.
  */
 #include "codegen-llvm/gen.h"
 
@@ -34,39 +36,17 @@ void sn_gen_follow(sn_gen *g) {
     enum { FIRST_SM = 90 };
     if (g->em.cg->target->sm < FIRST_SM) return;
     sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
-    if (calls_early(g)) sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
+    if (!g->waits_late && calls_early(g)) sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
 }
 
-/* ---- requests in front of it ---- */
-
-static bool is_grid(const sn_module *m, sn_stmt s) {
-    return sn_stmt_get(m, s)->op == SN_LOP_LOOP && sn_stmt_get(m, s)->kind == SN_AXIS_GRID;
-}
-
-/* Loops of nothing but requests, and of tests whether they are made. */
-static bool asks(const sn_module *m, sn_stmt s) {
-    const sn_stmt_rec *r = sn_stmt_get(m, s);
-    if (r->op != SN_LOP_LOOP) return r->op == SN_LOP_PREFETCH || r->op == SN_LOP_IN || r->op == SN_LOP_AND;
-    for (sn_stmt t = r->first; t.i; t = sn_stmt_get(m, t)->next)
-        if (!asks(m, t)) return false;
-    return true;
-}
-
+/* Kernels of boxes wait when their warps part. */
 bool sn_gen_waits_late(const sn_gen *g) {
     if (g->segments || g->produces || g->cluster > 1 || sn_kern_posts(g->m, g->kern)) return false;
-    sn_stmt s = g->k->first;
-    while (s.i && is_grid(g->m, s)) s = sn_stmt_get(g->m, s)->first;
-    return s.i && sn_stmt_get(g->m, s)->op == SN_LOP_LOOP && asks(g->m, s);
+    for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s))
+        if (sn_stmt_get(g->m, s)->op == SN_LOP_WAIT) return true;
+    return false;
 }
 
-bool sn_gen_follow_behind(sn_gen *g, sn_stmt s) {
-    if (is_grid(g->m, s)) return false;
-    g->waits_late = false;
-    if (!asks(g->m, s)) {
-        sn_gen_follow(g);
-        return false;
-    }
-    sn_gen_statement(g, s);
-    g->waits_late = true;
-    return true;
+void sn_gen_wait_for_kernels(sn_gen *g) {
+    if (g->waits_late) sn_gen_follow(g);
 }

@@ -208,7 +208,7 @@ typedef struct sn_gen {
     bool *idle;  /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
     sn_stmt *
         clears; /* by sn_stmt: ... this one, when: in the first iteration of a pipe, where an `if` holds, or always (a nest) */
-    bool waits_late;   /* for the kernels before: behind what is asked for early */
+    bool waits_late;   /* for the kernels before: at a `wait`, across which no load may move */
     bool produces;     /* there is one: a warpgroup of its own copies */
     bool stores_boxes; /* a box stores to global memory */
     bool prepares;     /* a matrix instruction that is waited for reads what threads have stored */
@@ -330,10 +330,9 @@ void sn_gen_prefetch_tensor_maps(sn_gen *g);
 /* From here on what the kernels before this one have stored is there; the ones behind may come, now or at the end.
  * Those of boxes: behind sn_gen_make_shared. */
 void sn_gen_follow(sn_gen *g);
-/* Does the kernel begin with requests, which need not wait? */
+/* Does the kernel say itself where that is (`wait`)? */
 bool sn_gen_waits_late(const sn_gen *g);
-/* In front of statement s of such a kernel: makes its code if it is a request (true), and waits in front of all else but the grid. */
-bool sn_gen_follow_behind(sn_gen *g, sn_stmt s);
+void sn_gen_wait_for_kernels(sn_gen *g);
 
 /* ---- loops.c ---- */
 typedef struct sn_gen_loop {

@@ -145,7 +145,6 @@ static void barrier(sn_gen *g) {
 void sn_gen_statement(sn_gen *g, sn_stmt id) {
     sn_stmt_rec *s = sn_stmt_get(g->m, id);
     if (g->role != SN_GEN_ALL && sn_gen_skips(g, id)) return;
-    if (g->waits_late && sn_gen_follow_behind(g, id)) return;
     switch (s->op) {
     case SN_LOP_LOAD: sn_gen_load(g, s); return;
     case SN_LOP_STORE: sn_gen_store(g, s); return;
@@ -154,6 +153,7 @@ void sn_gen_statement(sn_gen *g, sn_stmt id) {
     case SN_LOP_LOOP: loop(g, id, s); return;
     case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;
     case SN_LOP_BARRIER: barrier(g); return;
+    case SN_LOP_WAIT: sn_gen_wait_for_kernels(g); return;
     case SN_LOP_IF: conditional(g, s); return;
     case SN_LOP_YIELD:
         for (uint32_t i = 0; i < s->n_in; i++) g->yields[i] = sn_gen_val(g, s->in[i]);

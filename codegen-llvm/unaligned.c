@@ -89,7 +89,7 @@ static void load_piece(sn_gen *g, pieces *ps, uint32_t k, lv number) {
     lv at = at_byte(g, ps, em_shl(em, number, sn_em_i(em, number, __builtin_ctz(ps->piece))));
     lv x = LLVMBuildLoad2(em->b, sn_em_shape(em->cg->i32, each), at, "");
     LLVMSetAlignment(x, ps->piece);
-    if (g->gpu && ps->p->steady) {
+    if (g->gpu && ps->p->steady && !g->waits_late) {
         LLVMMetadataRef node = LLVMMDNodeInContext2(em->cg->cx, NULL, 0);
         LLVMSetMetadata(x, LLVMGetMDKindIDInContext(em->cg->cx, "invariant.load", 14),
                         LLVMMetadataAsValue(em->cg->cx, node));

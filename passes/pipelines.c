@@ -8,7 +8,7 @@
  * which would hide where rows end, and leaves something to licm. reorder-reductions has collapse merge what it put side by
  * side, and leaves alone what fuse has to match. split-groups comes when axes are as long as they get.
  * online-softmax needs the nests of a row in one kernel, and comes before split-reduction, which cuts them apart. What
- * comes after schedule needs axes that are bound; order-kernels, reverse-grid and prefetch want the kernels that are launched, and the latter two their order; async-copy looks at
+ * comes after schedule needs axes that are bound; order-kernels, reverse-grid and start-early want the kernels that are launched, and the latter two their order; async-copy looks at
  * the barriers of sync.
  */
 #include "passes/runner.h"
@@ -17,7 +17,7 @@
     "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,to-loops,simplify-index,"      \
     "drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
     "reorder-reductions,collapse,split-groups,simplify-index,online-softmax,split-reduction,split-scan,"       \
-    "join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,prefetch,sync,async-copy,plan"
+    "join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

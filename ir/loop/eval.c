@@ -432,6 +432,7 @@ static sn_status run(eval *ev, uint32_t begin, uint32_t end) {
         case SN_LOP_IF:
             if (run_in(ev, n)) SN_TRY(run(ev, at + 1, n->end));
             break;
+        case SN_LOP_WAIT: break;
         case SN_LOP_BARRIER:
             if (ev->check) SN_TRY(sn_check_barrier(ev->check, n->s));
             break;

@@ -455,6 +455,10 @@ sn_stmt sn_put_prefetch(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_ix n, 
     return sn_put_stmt(m, at, &fields, NULL);
 }
 
+sn_stmt sn_put_wait(sn_module *m, sn_cursor at) {
+    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_WAIT}, NULL);
+}
+
 sn_stmt sn_put_barrier(sn_module *m, sn_cursor at) {
     return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_BARRIER}, NULL);
 }

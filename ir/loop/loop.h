@@ -257,6 +257,7 @@ sn_stmt sn_put_if(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
 sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n);
 /* n elements of b from e on are loaded soon, where the mask holds. */
 sn_stmt sn_put_prefetch(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_ix n, sn_val mask);
+sn_stmt sn_put_wait(sn_module *m, sn_cursor at);
 sn_stmt sn_put_barrier(sn_module *m, sn_cursor at);
 /* A statement with these fields; its results follow from the row of lops.def. All of the above are made by it.
  * fields->dtype counts where the result is STATED; states: dtypes of the results where they are STATES, else NULL. */

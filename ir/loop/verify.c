@@ -45,6 +45,8 @@
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
  *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
+ *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no cluster axis then; in
+ *        front of that it stores to registers alone, and loads from those, inputs, constants and invariant formals
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
@@ -740,6 +742,30 @@ static sn_status check_library(verifier *v, const sn_kern_rec *k) {
                    why_not);
 }
 
+/* ---- L31: waiting for the kernels in front ---- */
+
+static bool comes_before_a_wait(const verifier *v, const sn_stmt_rec *r) {
+    if (sn_lops[r->op].syncs || r->op == SN_LOP_WAIT || r->kind == SN_AXIS_CLUSTER) return false;
+    if (!sn_is_access(r) || r->op == SN_LOP_PREFETCH) return true;
+    const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
+    bool settled = b->scope == SN_BUF_INPUT || b->scope == SN_BUF_CONST || (b->scope == SN_BUF_FORMAL && b->invariant);
+    return b->scope == SN_BUF_REG || (settled && !sn_stores(r));
+}
+
+static sn_status check_wait(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
+    if (r->op != SN_LOP_WAIT) return SN_OK;
+    if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L31: a wait in a kernel that is not scheduled");
+    if (sn_kern_segments(v->m, v->k) > 1 || sn_kern_posts(v->m, v->k))
+        return FAIL("L31: a wait in a kernel of several grids, or whose blocks wait for each other");
+    for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent)
+        if (sn_stmt_get(v->m, up)->op != SN_LOP_LOOP || sn_stmt_get(v->m, up)->kind != SN_AXIS_GRID)
+            return FAIL("L31: a wait stands inside something else than the grid");
+    for (sn_stmt t = sn_kern_get(v->m, v->k)->first; t.i != s.i; t = sn_stmt_walk_next(v->m, t))
+        if (!comes_before_a_wait(v, sn_stmt_get(v->m, t)))
+            return FAIL("L31: in front of the wait stands what may have to wait: %s", sn_lops[sn_stmt_get(v->m, t)->op].name);
+    return SN_OK;
+}
+
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
 /* All blocks of such a kernel run at once. */
@@ -757,7 +783,7 @@ static sn_status check_teams(const verifier *v, const sn_kern_rec *k) {
 
 static sn_status check_kernel(verifier *v) {
     static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
-                                      check_position, check_access,  check_kind,  check_warp};
+                                      check_position, check_access,  check_kind,  check_warp, check_wait};
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     v->grid = (sn_stmt){0};
     v->block[0] = v->block[1] = v->block[2] = 0;

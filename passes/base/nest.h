@@ -10,6 +10,9 @@ static const int64_t SN_MOST_STEPS = (int64_t)1 << 56;
 /* Bytes of a buffer, as passes count them: larger ones in text count as that, so that sums over buffers fit. */
 static const int64_t SN_MOST_BYTES = (int64_t)1 << 52;
 
+/* Nests of a row, side by side: as many as schedules tell apart, and fuse brings together. */
+enum { SN_MAX_NESTS = 16 };
+
 /* First statement of the region of s, or of the kernel body when s is none. */
 sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
 sn_stmt sn_next(const sn_module *m, sn_stmt s);

@@ -8,7 +8,7 @@
  * as softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over
  * one tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of memory
  * traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the merged
- * kernel would have more than MAX_OPS operations, when too little parallelism would remain, when both have products
+ * kernel would have more than MAX_OPS operations or SN_MAX_NESTS loops side by side, when too little parallelism would remain, when both have products
  * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
  * kernel has the header that chooses something. A matrix product stays one, and takes no longer than before, or the
  * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by parts
@@ -324,6 +324,19 @@ static void refuse(fuse *fu, uint32_t a, uint32_t b, const char *why) {
     if (fu->cx->metrics) SN_PUSH(fu->cx->scratch, &fu->refused, ((refusal){a, b, fu->refused.n, why}));
 }
 
+/* Nests that a kernel of these outer loops has side by side inside of the first `shared` ones. */
+static uint32_t nests_inside(const sn_module *m, sn_kern k, const sn_chain *outer, uint32_t shared) {
+    uint32_t n = 0;
+    sn_stmt around = shared ? outer->at[shared - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, k, around); s.i; s = sn_next(m, s)) n += sn_lop_has_region(sn_stmt_get(m, s)->op);
+    return n;
+}
+
+static bool has_few_nests(const fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
+    return nests_inside(fu->m, fu->nodes[a].k, &mt->a, mt->shared) + nests_inside(fu->m, fu->nodes[b].k, &mt->b, mt->shared) <=
+           SN_MAX_NESTS;
+}
+
 /* What the headers and the places of two kernels say against one; NULL: nothing. */
 static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
@@ -344,6 +357,7 @@ static const char *against(sn_fuse_match *mt, double *cycles, fuse *fu, uint32_t
     sn_access_find_all(&in_b, fu->cx->m, fu->cx->scratch, fu->nodes[b].k);
     if (!sn_fuse_find(mt, fu->cx, fu->nodes[a].k, fu->nodes[b].k, &in_a, &in_b)) return mt->why_not;
     if (indirect_path(fu, a, b) || indirect_path(fu, b, a)) return "a third kernel stands between them";
+    if (!has_few_nests(fu, a, b, mt)) return "one kernel would have too many loops side by side";
     bool keeps = keeps_parts(&why_not, fu, a, b, mt) && keeps_product(cycles, &why_not, fu, a, b, mt);
     return keeps ? NULL : why_not;
 }

@@ -49,10 +49,21 @@ static sn_buf only_buffer(const sn_module *m, sn_buf_scope scope, uint32_t io) {
 
 /* ---- copies of the input to itself ---- */
 
+/* What v was loaded as: casts to what holds it, and back, change nothing. */
+static sn_stmt loaded_by(sn_module *m, sn_val v) {
+    sn_dtype dtype = sn_val_get(m, v)->dtype;
+    for (;;) {
+        const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
+        if (r->op != SN_LOP_CAST || !sn_dtype_holds(sn_val_get(m, r->in[0])->dtype, dtype)) break;
+        v = r->in[0];
+    }
+    return sn_val_get(m, v)->def;
+}
+
 static bool stores_what_is_there(sn_module *m, const state *st, sn_stmt s) {
     const sn_stmt_rec *rec = sn_stmt_get(m, s);
     if (rec->op != SN_LOP_STORE || rec->has_mask || !sn_buf_eq(rec->buf, st->out)) return false;
-    sn_stmt from = sn_val_get(m, rec->in[0])->def;
+    sn_stmt from = loaded_by(m, rec->in[0]);
     const sn_stmt_rec *load = sn_stmt_get(m, from);
     sn_chain of_load, of_store;
     if (load->op != SN_LOP_LOAD || load->has_mask || !sn_buf_eq(load->buf, st->in)) return false;
@@ -69,7 +80,7 @@ static bool is_copy(sn_module *m, const state *st, sn_stmt nest) {
     for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *rec = sn_stmt_get(m, s);
         bool load = rec->op == SN_LOP_LOAD && sn_buf_eq(rec->buf, st->in), store = stores_what_is_there(m, st, s);
-        if (!load && !store && rec->op != SN_LOP_LOOP) return false;
+        if (!load && !store && rec->op != SN_LOP_LOOP && rec->op != SN_LOP_CAST) return false;
         stores |= store;
     }
     return stores;

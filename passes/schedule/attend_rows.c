@@ -21,6 +21,8 @@
 
 #include "passes/schedule/figures.h"
 
+#include <math.h>
+
 /* ---- the nest ---- */
 
 typedef struct finder {
@@ -214,19 +216,19 @@ static int64_t resident(const sn_attend_rows *a, const sn_sched *sc, const sn_ta
     return most < 1 ? 1 : sn_least((uint32_t)most, sn_target_blocks(t, (uint64_t)threads));
 }
 
-/* Parts of the keys: so many blocks that they lie evenly on the device, and none so short that beginning takes
- * longer. */
-static uint32_t parts_of(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
-    int64_t together = (int64_t)sc->block_y * sc->unroll;
-    int64_t best = 1;
-    double least = 0;
-    for (int64_t n = 1; n <= SN_ATTEND_PARTS && (n == 1 || a->n_keys >= n * together); n++) {
+/* Parts of the keys: so many blocks that they lie evenly on the device, and none so short that beginning takes longer, or that
+ * joining what they leave does. Returns turns until all is done. */
+static double choose_parts(sn_sched *sc, const sn_attend_rows *a, const sn_target *t) {
+    int64_t together = (int64_t)sc->block_y * sc->unroll, pinned = sc->split;
+    double least = INFINITY;
+    for (int64_t n = pinned ? pinned : 1; n <= (pinned ? pinned : SN_ATTEND_PARTS); n++) {
+        if (n > 1 && !pinned && a->n_keys < n * together) break;
         double turns = (double)sn_ceil_div(sn_ceil_div(a->n_keys, n), together) + SN_ATTEND_BEGIN;
         double waves = (double)sn_ceil_div(sn_mul_clamped(a->batch, n), t->units * resident(a, sc, t));
-        if (n > 1 && waves * turns >= least) continue;
-        least = waves * turns, best = n;
+        double all = waves * turns + (n > 1 ? SN_ATTEND_JOIN : 0);
+        if (all < least) least = all, sc->split = (uint32_t)n;
     }
-    return (uint32_t)best;
+    return least;
 }
 
 static bool possible(const sn_attend_rows *a, const sn_sched *sc, const sn_target *t) {
@@ -259,11 +261,15 @@ sn_status sn_schedule_attend_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx
     if (pinned->cls == SN_SCHED_NONE && !sn_attention_has_few_rows(cx->target, &sizes)) return SN_OK;
     sc.cls = SN_SCHED_ATTEND;
     choose_lanes(&sc, &a);
-    if (!sc.block_y) sc.block_y = sc.block_x < SN_ATTEND_THREADS ? SN_ATTEND_THREADS / sc.block_x : 1;
+    bool open = !sc.block_y;
+    if (open) sc.block_y = sc.block_x < SN_ATTEND_THREADS ? SN_ATTEND_THREADS / sc.block_x : 1;
     choose_keys(&sc, &a);
     if (!possible(&a, &sc, cx->target)) return SN_OK;
+    sn_sched twice = sc;
+    twice.block_y *= 2;
+    double turns = choose_parts(&sc, &a, cx->target);
+    if (open && possible(&a, &twice, cx->target) && choose_parts(&twice, &a, cx->target) < turns) sc = twice;
     if (!sc.min_blocks) sc.min_blocks = (uint32_t)resident(&a, &sc, cx->target);
-    if (!sc.split) sc.split = parts_of(&a, &sc, cx->target);
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }

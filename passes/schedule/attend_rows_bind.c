@@ -433,11 +433,13 @@ static void make_buffers(binding *b) {
     }
 }
 
-/* The loop over keys. With two stages what the next turn needs comes in the registers that have just been read. */
+/* The loop over keys. With two stages what the next turn needs comes in the registers that have just been read, and the first keys
+ * come before the queries, which have to wait for the kernel in front. */
 static void put_turns(binding *b, sn_cursor at) {
     sn_module *m = b->m;
     bool ahead = b->sc->stages > 1;
     for (uint32_t of_v = 0; of_v < 2 && ahead; of_v++) put_loads(b, at, sn_ix_const(m, 0), of_v);
+    put_begin(b, at);
     sn_ix turn = open_loop(b, &at, "t", b->turns, SN_AXIS_SEQ);
     sn_ix next = sn_ix_min(m, sn_ix_addc(m, turn, 1), sn_ix_const(m, b->turns - 1));
     for (uint32_t of_v = 0; of_v < 2 && !ahead; of_v++) put_loads(b, at, turn, of_v);
@@ -462,7 +464,6 @@ void sn_schedule_attend_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape 
     b.batch = open_loop(&b, &batch, "g", b.a.batch, SN_AXIS_GRID);
     sn_cursor part = batch;
     b.part = sc->split > 1 ? open_loop(&b, &part, "s", sc->split, SN_AXIS_GRID) : sn_ix_const(b.m, 0);
-    put_begin(&b, part);
     put_turns(&b, part);
     put_level(&b, part);
     put_end(&b, part, &body);

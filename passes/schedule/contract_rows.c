@@ -187,17 +187,37 @@ static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *c
     if (!sc->tile_k && groups) sc->tile_k = even_steps(sn_ceil_div(line, sc->block_x), steps) * sc->block_x * r->vector;
 }
 
-/* Threads own vectors of columns, of a warp or at least a line, and as many of them share a sum as are wanted. */
+/* Bytes of the long operands in all. */
+static int64_t bytes_of_right(const sn_contract_rows *r) {
+    int64_t columns = sn_mul_clamped(r->c.batch, r->c.n);
+    return sn_mul_clamped(sn_mul_clamped(columns, r->c.k), (int64_t)r->bytes * right_operands(r));
+}
+
+/* May all of the long operands come while the kernel in front runs (pass `start-early`)? All threads together have room for them. */
+static bool comes_early(const sn_contract_rows *r, const sn_target *t) {
+    return t->sm >= SN_EARLY_SM && bytes_of_right(r) <= (int64_t)t->units * SN_EARLY_THREADS * SN_ROWS_OWN;
+}
+
+/* Vectors of columns side by side: a warp's, fewer where blocks are. Lines of memory stay whole, but for what comes early: there all
+ * multiprocessors should have a block. */
+static uint32_t choose_width(const sn_contract_rows *r, const sn_target *t, int64_t vectors) {
+    int64_t piece = (int64_t)r->vector * r->bytes, x = SN_WARP;
+    while (x * piece > SN_LINE && vectors / x < t->units) x /= 2;
+    while (x > 1 && comes_early(r, t) && 2 * vectors <= x * t->units) x /= 2;
+    return (uint32_t)x;
+}
+
+/* Threads own vectors of columns, and as many of them share a sum as are wanted. */
 static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
     const sn_target *t = cx->target;
     int64_t vectors = sn_mul_clamped(r->c.batch, sn_ceil_div(r->c.n, r->vector)),
             own = SN_ROWS_OWN / (int64_t)right_operands(r);
-    int64_t line = SN_LINE / ((int64_t)r->vector * r->bytes), most = own / ((int64_t)r->vector * r->bytes);
-    if (!sc->block_x) {
-        sc->block_x = SN_WARP;
-        while (sc->block_x > line && vectors / sc->block_x < t->units) sc->block_x /= 2;
-    }
-    if (!sc->block_y) {
+    int64_t most = own / ((int64_t)r->vector * r->bytes);
+    if (!sc->block_x) sc->block_x = choose_width(r, t, vectors);
+    if (!sc->block_y && comes_early(r, t)) {
+        sc->block_y = 1;
+        while (sc->block_y * sc->block_x < SN_EARLY_THREADS && (int64_t)sc->block_y * SN_EARLY_STEPS < r->c.k) sc->block_y *= 2;
+    } else if (!sc->block_y) {
         sc->block_y = 1;
         while (sc->block_y * sc->block_x < t->max_threads / 2 && vectors * sc->block_y * own < wanted(t, false) &&
                2 * (int64_t)sc->block_y <= r->c.k)
@@ -213,6 +233,7 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     uint32_t groups = sn_contract_rows_groups(r, sc);
     int64_t steps = sn_ceil_div(r->c.k, sc->block_y), threads = (int64_t)sc->block_x * sc->block_y;
     if (sc->tile_k || !groups) return;
+    if (comes_early(r, t) && most_registers(r, groups, steps) * threads <= SN_FILE_REGS) most = steps * groups;
     steps = even_steps(steps, most > groups ? most / groups : 1);
     while (steps > 1 && most_registers(r, groups, steps) * threads > SN_FILE_REGS) steps /= 2;
     sc->tile_k = (uint32_t)steps * sc->block_y;
@@ -273,5 +294,7 @@ bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k) {
     if (!sn_schedule_contract_rows_applies(&why_not, cx, k, NULL)) return false;
     if (sn_schedule_contract_rows_candidates(&headers, cx, k, NULL, &open) != SN_OK || !headers.n) return false;
     sn_contract_rows_find(&r, &why_not, cx, k);
-    return sn_mul_clamped(r.c.batch, sn_ceil_div(r.c.n, headers.at[0].tile_n)) * SN_ROWS_SHARE >= cx->target->units;
+    int64_t blocks = sn_mul_clamped(r.c.batch, sn_ceil_div(r.c.n, headers.at[0].tile_n));
+    if (blocks * SN_ROWS_SHARE >= cx->target->units) return true;
+    return comes_early(&r, cx->target) && bytes_of_right(&r) / blocks <= SN_ROWS_WHOLE;
 }

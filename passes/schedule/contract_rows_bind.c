@@ -47,8 +47,8 @@ static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
 
 static int64_t threads(const binding *b) { return (int64_t)b->sc->block_x * b->sc->block_y; }
 
-static sn_buf new_registers(binding *b, const char *name, int64_t own) {
-    sn_buf buf = sn_buf_new(b->m, name, b->r.c.dtype, SN_BUF_REG, NULL, 0);
+static sn_buf new_registers(binding *b, const char *name, sn_dtype dtype, int64_t own) {
+    sn_buf buf = sn_buf_new(b->m, name, dtype, SN_BUF_REG, NULL, 0);
     sn_buf_rec *r = sn_buf_get(b->m, buf);
     r->private_size = (uint32_t)own;
     r->size = sn_ix_const(b->m, own * threads(b));
@@ -88,11 +88,16 @@ static sn_ix clamped(binding *b, sn_ix column) {
 
 /* ---- products ---- */
 
+/* Registers have what is loaded as it is, which takes less room; it becomes what is added up when it is multiplied. */
+static sn_dtype held_as(const binding *b, const sn_contraction_operand *o) { return o->load.i ? o->from : b->r.c.dtype; }
+
 /* `to` = the operand, or 0 where mask does not hold, for the lanes of the loop at `at`. */
 static void put_operand(binding *b, sn_cursor at, const sn_contraction_operand *o, sn_contraction_place place,
                         sn_buf to, sn_ix offset, sn_val mask) {
     sn_module *m = b->m;
-    sn_val x = sn_put_cast(m, at, b->r.c.dtype, sn_contraction_put(b->cx, at, &b->r.c, o, &place));
+    sn_contraction_operand held = *o;
+    if (o->load.i) held.value = sn_stmt_get(m, o->load)->result;
+    sn_val x = sn_put_cast(m, at, held_as(b, o), sn_contraction_put(b->cx, at, &b->r.c, &held, &place));
     if (mask.i && !o->load.i) x = sn_put_op3(m, at, SN_LOP_SELECT, mask, x, sn_put_const(m, at, b->r.c.dtype, 0));
     sn_put_store(m, at, to, offset, x);
 }
@@ -151,20 +156,30 @@ static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
         sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, b->r.along ? v : q));
         sn_ix sum = sn_ix_fma(b->m, c->n_states, sn_ix_fma(b->m, b->rows, r, i), sn_ix_const(m, pr->state));
         sum = own(b, b->sums, t.x, t.y, sn_ix_fma(b->m, b->lanes, sum, b->r.along ? none : v));
+        w = sn_put_cast(m, at, c->dtype, w), x = sn_put_cast(m, at, c->dtype, x);
         sn_val product = sn_put_op2(m, at, SN_LOP_MUL, x, w);
         sn_put_store(m, at, b->sums, sum, sn_put_op2(m, at, SN_LOP_ADD, sn_put_load(m, at, b->sums, sum), product));
     }
 }
 
-static void put_products(binding *b, sn_cursor at) {
+static thread open_threads(binding *b, sn_cursor *at) {
     thread t;
-    t.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
-    t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    t.y = open_loop(b, at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    t.x = open_loop(b, at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    return t;
+}
+
+/* What a thread has in one turn it loads in front of all else: that need not wait for the kernel in front. */
+static void put_products(binding *b, sn_cursor at) {
+    int64_t turns = sn_ceil_div(b->r.c.k, b->sc->tile_k);
+    sn_cursor front = at;
+    if (turns == 1) put_right(b, front, open_threads(b, &front), sn_ix_const(b->m, 0));
+    thread t = open_threads(b, &at);
     sn_cursor zero = at;
     sn_ix e = open_loop(b, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
-    sn_ix k = open_loop(b, &at, "k", sn_ceil_div(b->r.c.k, b->sc->tile_k), SN_AXIS_SEQ);
-    put_right(b, at, t, k);
+    sn_ix k = open_loop(b, &at, "k", turns, SN_AXIS_SEQ);
+    if (turns > 1) put_right(b, at, t, k);
     put_sums(b, at, t, k);
 }
 
@@ -230,10 +245,12 @@ void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     b.steps = sn_contract_rows_steps(&b.r, sc);
     b.lanes = b.r.along ? 1 : b.r.vector;
     b.run = b.r.along ? b.r.vector : sn_least(b.r.run, sn_pow2_divisor(b.steps));
-    b.sums = new_registers(&b, "sums", b.groups * b.rows * b.r.c.n_states * b.lanes);
-    for (uint32_t i = 0; i < b.r.c.n_operands; i++)
-        if (b.r.c.operands[i].right) b.right[i] = new_registers(&b, "right", b.steps * b.groups * b.r.vector);
-        else b.left[i] = new_registers(&b, "left", b.run);
+    b.sums = new_registers(&b, "sums", b.r.c.dtype, b.groups * b.rows * b.r.c.n_states * b.lanes);
+    for (uint32_t i = 0; i < b.r.c.n_operands; i++) {
+        const sn_contraction_operand *o = &b.r.c.operands[i];
+        if (o->right) b.right[i] = new_registers(&b, "right", held_as(&b, o), b.steps * b.groups * b.r.vector);
+        else b.left[i] = new_registers(&b, "left", held_as(&b, o), b.run);
+    }
     sn_schedule_take_body(&body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     open_blocks(&b, &at);

@@ -9,8 +9,6 @@
 
 /* ---- the shape of a kernel (shape.c) ---- */
 
-enum { SN_MAX_NESTS = 16 };
-
 typedef struct sn_schedule_nest {
     sn_stmt top;
     sn_chain chain;

@@ -1,27 +1,33 @@
-/* prefetch.c: the pass `prefetch`: a kernel asks for what it reads of inputs and weights before it waits for the kernel in front of
- * it.
+/* start_early.c: the pass `start-early`: a kernel loads, or asks for, what it reads of inputs and weights before it waits for the kernel
+ * in front of it.
  *
- *     k1: loop g in 48 : grid { loop y in 16 : block.y { loop x in 8 : block.x { loop k in 48 { loop v in 8 : vector {
- *           %w = load w[49152*k + 3072*y + 64*g + 8*x + v] .. } } } } .. }
- *  -> k1: loop g in 48 : grid {
- *           loop y in 16 : block.y { loop x in 8 : block.x { loop p in 6 { prefetch w[393216*p + 24576*y + 3072*x + 64*g], 64 } } }
- *           .. }
+ *     k1: loop g in 96 : grid { loop y in 256 : block.y { loop u in 3 { loop v in 8 : vector { store r[..], load w[..] } } }
+ *                               loop y in 256 : block.y { .. load x[..] .. }   .. load bias[8*g + v] .. }
+ *  -> k1: loop g in 96 : grid { loop y in 256 : block.y { loop u in 3 { loop v in 8 : vector { store r[..], load w[..] } } }
+ *                               loop y in 256 : block.y { %0 = in y, 1   prefetch bias[8*g], 8 if %0 }
+ *                               wait
+ *                               loop y in 256 : block.y { .. load x[..] .. }   .. load bias[8*g + v] .. }
  *
- * Where kernels are short, as in a network with one row, each waits for the one before, and then for memory: weights that nobody computes
- * need not wait. The blocks of a kernel are there while the one in front of it runs (codegen-llvm/follow.c), so what they ask
- * for comes to the L2 meanwhile. Only a hint: a line that somebody writes later is the new one when it is read.
+ * Where kernels are short, as in a network with one row, each waits for the one before, and then for memory. Weights need not
+ * wait: the blocks of a kernel are there while the one in front of it runs (codegen-llvm/follow.c). `wait` comes in front of the
+ * first nest of the grid's region that does more than load inputs and constants into registers. Of what the nests behind it
+ * load of those, pieces are asked for: they come to the L2 (`prefetch`).
  *
- * Looked at: loads whose offset is a sum of axes, which each block makes of other elements. The axes inside of the grid, from the smallest
- * step on, make pieces of neighbours; the threads of the block share the pieces. Left alone: what all blocks read, pieces
- * that are short, kernels that read more than a part of the L2 (they are long enough), kernels of several
- * grids, of boxes (which have a warp for that) and those whose blocks wait for each other. GPU only, from sm_90 on. Runs when kernels are
- * what a launch is. Cost: linear in the statements.
+ * Legal where the kernel in front stores none of it. Inputs and constants are stored to by no kernel; outputs that live in their
+ * storage are other buffers. The first kernel of a run does not know what stands in front of it, and waits as ever. Those behind it
+ * do: the kernel in front of them calls them when it has waited itself.
+ *
+ * What is asked for: loads whose offset is a sum of axes, and which each block makes of other elements. The axes inside of the
+ * grid, from the smallest step on, make pieces of neighbours; the threads of the block share the pieces. One piece is one instruction, and
+ * those wait for each other, so many pieces are left alone, as are short ones and kernels that read more than a part of the L2. No
+ * kernels of several grids, of boxes (which have a warp for that), or whose blocks wait for each other. GPU
+ * only, from sm_90 on. Runs when kernels are what a launch is. Cost: linear in the statements.
  */
 #include "ir/loop/box.h"
 #include "passes/base/nest.h"
 #include "passes/schedule/constants.h"
 
-enum { FIRST_SM = 90, MOST_LOADS = 8 };
+enum { MOST_LOADS = 8 };
 
 /* What a block reads by one load: pieces of n elements, one for each value of the axes. */
 typedef struct pieces {
@@ -33,15 +39,16 @@ typedef struct pieces {
     int64_t step[SN_MAX_CHAIN], extent[SN_MAX_CHAIN];
 } pieces;
 
-typedef struct fetcher {
+typedef struct starter {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern k;
-    sn_stmt grid; /* the innermost one */
+    sn_stmt grid;  /* the innermost one */
+    sn_stmt front; /* the first statement inside that has to wait */
     int64_t blocks;
     uint32_t n;
     pieces at[MOST_LOADS];
-} fetcher;
+} starter;
 
 /* ---- kernels ---- */
 
@@ -56,7 +63,7 @@ static bool has_boxes(const sn_module *m, sn_kern k) {
 }
 
 /* Finds the innermost grid loop. Each begins the region of the one around it, so that nothing is done in front of it. */
-static bool look(fetcher *f) {
+static bool look(starter *f) {
     sn_module *m = f->m;
     const sn_kern_rec *k = sn_kern_get(m, f->k);
     sn_stmt s = k->first;
@@ -72,7 +79,37 @@ static bool look(fetcher *f) {
     return f->grid.i;
 }
 
-/* ---- loads ---- */
+/* ---- what need not wait ---- */
+
+static bool is_settled(const sn_buf_rec *b) { return b->scope == SN_BUF_INPUT || b->scope == SN_BUF_CONST; }
+
+/* Does it load inputs and constants into registers, and nothing else? */
+static bool may_come_early(const sn_module *m, sn_stmt s) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        const sn_buf_rec *b = sn_is_access(r) ? sn_buf_get(m, r->buf) : NULL;
+        if (r->op == SN_LOP_PREFETCH || (r->op == SN_LOP_LOOP && r->kind != SN_AXIS_GRID && !r->bulk)) continue;
+        if (b ? b->scope != SN_BUF_REG && !(sn_loads(r) && is_settled(b)) : !sn_lops[r->op].pure) return false;
+    }
+    return true;
+}
+
+/* Finds where to wait; returns whether anything is loaded in front of it. */
+static bool find_front(starter *f) {
+    bool loads = false;
+    f->front = sn_stmt_get(f->m, f->grid)->first;
+    for (; f->front.i && may_come_early(f->m, f->front); f->front = sn_next(f->m, f->front)) {
+        sn_stmt end = sn_stmt_walk_skip(f->m, f->front);
+        for (sn_stmt s = f->front; s.i != end.i; s = sn_stmt_walk_next(f->m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(f->m, s);
+            loads |= sn_loads(r) && is_settled(sn_buf_get(f->m, r->buf));
+        }
+    }
+    return loads;
+}
+
+/* ---- loads that are asked for ---- */
 
 /* Steps fall from axis to axis. */
 static void add_axis(pieces *p, int64_t step, int64_t extent) {
@@ -100,7 +137,7 @@ static void join(pieces *p) {
 }
 
 /* What the load touches in a block: false where its offset is no sum of axes. */
-static bool find_pieces(pieces *p, fetcher *f, sn_stmt s) {
+static bool find_pieces(pieces *p, starter *f, sn_stmt s) {
     sn_module *m = f->m;
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     sn_chain around;
@@ -125,25 +162,23 @@ static bool find_pieces(pieces *p, fetcher *f, sn_stmt s) {
 }
 
 /* Is it of others than the kernels before, does each block read something else, and is it worth an instruction? */
-static bool is_worth(fetcher *f, const pieces *p) {
-    sn_buf_scope scope = sn_buf_get(f->m, p->buf)->scope;
-    int64_t bytes = sn_dtype_bytes(sn_buf_get(f->m, p->buf)->dtype), lo_hi;
-    if (scope != SN_BUF_INPUT && scope != SN_BUF_CONST) return false;
-    if (p->n * bytes < SN_PREFETCH_PIECE) return false;
-    if (f->blocks > 1 && sn_ix_is_const(f->m, p->first, &lo_hi)) return false;
+static bool is_worth(starter *f, const pieces *p) {
+    int64_t bytes = sn_dtype_bytes(sn_buf_get(f->m, p->buf)->dtype), c;
+    if (!is_settled(sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES) return false;
+    if (f->blocks > 1 && sn_ix_is_const(f->m, p->first, &c)) return false;
     int64_t all = sn_mul_clamped(sn_mul_clamped(p->n * bytes, p->count), f->blocks);
-    return all <= (int64_t)f->cx->target->cache_bytes / SN_PREFETCH_PART;
+    return all <= (int64_t)f->cx->target->cache_bytes / SN_EARLY_PART;
 }
 
-static bool is_known(const fetcher *f, const pieces *p) {
+static bool is_known(const starter *f, const pieces *p) {
     for (uint32_t i = 0; i < f->n; i++)
         if (sn_buf_eq(f->at[i].buf, p->buf) && sn_ix_eq(f->at[i].first, p->first)) return true;
     return false;
 }
 
-static void find_loads(fetcher *f) {
+static void find_loads(starter *f) {
     sn_stmt end = sn_stmt_walk_skip(f->m, f->grid);
-    for (sn_stmt s = sn_stmt_walk_next(f->m, f->grid); s.i != end.i && f->n < MOST_LOADS; s = sn_stmt_walk_next(f->m, s)) {
+    for (sn_stmt s = f->front; s.i != end.i && f->n < MOST_LOADS; s = sn_stmt_walk_next(f->m, s)) {
         pieces *p = &f->at[f->n];
         if (sn_stmt_get(f->m, s)->op != SN_LOP_LOAD || !find_pieces(p, f, s)) continue;
         if (is_worth(f, p) && !is_known(f, p)) f->n++;
@@ -152,7 +187,7 @@ static void find_loads(fetcher *f) {
 
 /* ---- requests ---- */
 
-static sn_ix open_loop(fetcher *f, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+static sn_ix open_loop(starter *f, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     if (extent == 1 && kind == SN_AXIS_SEQ) return sn_ix_const(f->m, 0);
     sn_axis ax = sn_axis_new(f->m, name, sn_ix_const(f->m, extent));
     *at = sn_at_end(f->k, sn_put_loop(f->m, *at, ax, kind));
@@ -160,7 +195,7 @@ static sn_ix open_loop(fetcher *f, sn_cursor *at, const char *name, int64_t exte
 }
 
 /* Where piece number `number` begins. */
-static sn_ix begin_of(fetcher *f, const pieces *p, sn_ix number) {
+static sn_ix begin_of(starter *f, const pieces *p, sn_ix number) {
     sn_ix shape[SN_MAX_CHAIN], part[SN_MAX_CHAIN], e = p->first;
     for (uint32_t i = 0; i < p->n_axes; i++) shape[i] = sn_ix_const(f->m, p->extent[i]);
     if (p->n_axes) sn_ix_unflatten(f->m, number, shape, p->n_axes, part);
@@ -173,7 +208,7 @@ static sn_val both(sn_module *m, sn_cursor at, sn_val x, sn_val y) {
 }
 
 /* Blocks at an edge have accesses with masks: what lies behind the end of the buffer is not asked for. */
-static void put_requests(fetcher *f, sn_cursor front, const pieces *p, const sn_launch *launch) {
+static void put_requests(starter *f, sn_cursor front, const pieces *p, const sn_launch *launch) {
     sn_module *m = f->m;
     sn_cursor at = front;
     int64_t threads = (int64_t)launch->block_x * launch->block_y;
@@ -188,17 +223,27 @@ static void put_requests(fetcher *f, sn_cursor front, const pieces *p, const sn_
     sn_put_prefetch(m, at, p->buf, e, sn_ix_const(m, p->n), mask);
 }
 
-sn_status sn_pass_prefetch(sn_pass_ctx *cx, bool *changed) {
+static bool start_early(sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
-    if (!cx->target || !cx->target->is_gpu || cx->target->sm < FIRST_SM) return SN_OK;
-    for (uint32_t i = 1; i < m->kernels.n; i++) {
-        fetcher f = {.cx = cx, .m = m, .k = m->kernels.at[i]};
-        if (!look(&f)) continue;
-        find_loads(&f);
-        sn_launch launch = sn_kern_launch(m, f.k);
-        sn_stmt first = sn_stmt_get(m, f.grid)->first;
-        for (uint32_t p = 0; p < f.n; p++) put_requests(&f, sn_at_before(m, first), &f.at[p], &launch);
-        *changed |= f.n > 0;
-    }
+    starter f = {.cx = cx, .m = m, .k = k};
+    if (!look(&f)) return false;
+    bool loads = find_front(&f);
+    if (!f.front.i) return false;
+    find_loads(&f);
+    if (!loads && !f.n) return false;
+    sn_launch launch = sn_kern_launch(m, k);
+    for (uint32_t p = 0; p < f.n; p++) put_requests(&f, sn_at_before(m, f.front), &f.at[p], &launch);
+    sn_put_wait(m, sn_at_before(m, f.front));
+    return true;
+}
+
+sn_status sn_pass_start_early(sn_pass_ctx *cx, bool *changed) {
+    sn_module *m = cx->m;
+    if (!cx->target || !cx->target->is_gpu || cx->target->sm < SN_EARLY_SM) return SN_OK;
+    const bool *constant = sn_kerns_constant(m, cx->scratch);
+    uint32_t first = 0;
+    while (first < m->kernels.n && constant[first]) first++;
+    for (uint32_t i = first + 1; i < m->kernels.n; i++)
+        if (!constant[i]) *changed |= start_early(cx, m->kernels.at[i]);
     return m->env->status;
 }
