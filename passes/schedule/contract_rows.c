@@ -203,7 +203,7 @@ static bool comes_early(const sn_contract_rows *r, const sn_target *t) {
 static uint32_t choose_width(const sn_contract_rows *r, const sn_target *t, int64_t vectors) {
     int64_t piece = (int64_t)r->vector * r->bytes, x = SN_WARP;
     while (x * piece > SN_LINE && vectors / x < t->units) x /= 2;
-    while (x > 1 && comes_early(r, t) && 2 * vectors <= x * t->units) x /= 2;
+    while (x * piece > SN_SECTOR && comes_early(r, t) && 2 * vectors <= x * t->units) x /= 2;
     return (uint32_t)x;
 }
 
