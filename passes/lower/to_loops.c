@@ -12,7 +12,8 @@
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
  *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
- *   - operands of contractions and sorts are realized unless they are plain loads (each element is read many times; a conv
+ *   - operands of contractions and sorts are realized unless they are plain loads, or a few of those side by side that few rows of a
+ *     matmul read on a GPU (else each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - so is what stands below the views of operands of an attention, whatever it is;
  *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats;
@@ -67,6 +68,26 @@ static bool is_packed_once(const sn_lower *lw, sn_nd x, uint32_t k) {
            sn_lower_is_of_pairs(lw, n->in[k]);
 }
 
+/* A view, or a cast that loses nothing. */
+static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
+    if (n->op == SN_OP_CAST) return sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype);
+    return sn_ops[n->op].cls == SN_OPS_VIEW;
+}
+
+/* Is operand k of a matmul on a GPU put together of parts that stand in memory (old keys, and new ones behind them), and is each
+ * element used so few times that to choose between the parts costs less than a copy? */
+static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x), *joint;
+    if (n->op != SN_OP_MATMUL || !lw->cx->target->is_gpu || sn_graph_matmul_uses(lw->m, x, k) > SN_CHOSEN_USES) return false;
+    sn_nd at = n->in[k];
+    while (!lw->nodes[at.i].realized && is_seen_through(lw, sn_node_get(lw->m, at))) at = sn_node_get(lw->m, at)->in[0];
+    joint = sn_node_get(lw->m, at);
+    if (lw->nodes[at.i].realized || joint->op != SN_OP_CONCAT || joint->n_in > SN_CHOSEN_PARTS) return false;
+    for (uint32_t i = 0; i < joint->n_in; i++)
+        if (!is_plain_load(lw, joint->in[i], false)) return false;
+    return lw->nodes[at.i].users == 1;
+}
+
 /* The cast by which integers become floats on their way to a matmul of many rows on a GPU; none: there is none. */
 static sn_nd converted(const sn_lower *lw, sn_nd x, uint32_t k) {
     sn_nd at = sn_node_get(lw->m, x)->in[k], next;
@@ -113,12 +134,6 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
         drawn |= lw->nodes[n->in[k].i].drawn;
     }
     return drawn;
-}
-
-/* A view, or a cast that loses nothing. */
-static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
-    if (n->op == SN_OP_CAST) return sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype);
-    return sn_ops[n->op].cls == SN_OPS_VIEW;
 }
 
 /* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than
@@ -333,10 +348,11 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->ops = ops > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : ops;
     info->reads = reads > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : reads;
     if (info->attention || (info->within && n->op == SN_OP_MATMUL))
-        for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) realize_below(lw, n->in[k]);
+        for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
+            if (!is_chosen(lw, x, k)) realize_below(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k))
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k) && !is_chosen(lw, x, k))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
     if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {

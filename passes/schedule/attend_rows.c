@@ -163,10 +163,19 @@ static bool find_sides(finder *f) {
     return a->column < SN_MAX_CHAIN ? true : refuse(f, "v has no columns");
 }
 
+/* The dtype of what v is loaded as, or of all that it may be: old keys, or new ones behind them. */
+static sn_dtype held_as(const finder *f, sn_val v) {
+    const sn_stmt_rec *r = def_of(f, as_loaded(f, v));
+    sn_dtype own = sn_val_get(f->m, as_loaded(f, v))->dtype;
+    if (r->op != SN_LOP_SELECT) return own;
+    sn_dtype a = held_as(f, r->in[1]), b = held_as(f, r->in[2]);
+    return a == b ? a : own;
+}
+
 /* Elements of one widest access that channels and columns are made of. */
 static uint32_t vector_of(finder *f) {
     const sn_attend_rows *a = f->a;
-    uint32_t key = sn_dtype_bytes(sn_val_get(f->m, a->key)->dtype), v = sn_dtype_bytes(sn_val_get(f->m, a->v)->dtype);
+    uint32_t key = sn_dtype_bytes(a->key_dtype), v = sn_dtype_bytes(a->v_dtype);
     f->a->bytes = key > v ? key : v;
     uint32_t widest = sn_widest(f->cx, f->a->bytes);
     return sn_least(widest, sn_least(sn_pow2_divisor(a->depth), sn_pow2_divisor(a->width)));
@@ -176,6 +185,7 @@ bool sn_attend_rows_find(sn_attend_rows *out, const char **why_not, sn_pass_ctx 
     finder f = {.cx = cx, .m = cx->m, .a = out, .why_not = why_not};
     *out = (sn_attend_rows){0};
     if (!find_reductions(&f, k) || !find_operands(&f) || !find_sides(&f)) return false;
+    out->key_dtype = held_as(&f, out->key), out->v_dtype = held_as(&f, out->v);
     out->vector = vector_of(&f);
     return true;
 }

@@ -18,6 +18,7 @@ typedef struct sn_attend_rows {
     sn_stmt top, scores; /* the reductions: over keys, and of q * k in it */
     sn_axis keys, channel;
     sn_val q, key, v;    /* factors; as they are in memory where they are loads */
+    sn_dtype key_dtype, v_dtype; /* that hold them exactly */
     sn_val score;        /* what the weights are e^ of */
     sn_dtype dtype;      /* of the states */
     int64_t queries;     /* of one product of q and k */

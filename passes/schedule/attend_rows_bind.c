@@ -420,8 +420,8 @@ static void make_buffers(binding *b) {
     const sn_attend_rows *a = &b->a;
     int64_t rows = a->rows, u = b->sc->unroll, key = b->key_parts * b->sc->vector, v = b->v_parts * b->sc->vector;
     b->q = new_registers(b, "rows", a->dtype, rows * key);
-    b->key = new_registers(b, "key", sn_val_get(m, a->key)->dtype, u * key);
-    b->v = new_registers(b, "value", sn_val_get(m, a->v)->dtype, u * v);
+    b->key = new_registers(b, "key", a->key_dtype, u * key);
+    b->v = new_registers(b, "value", a->v_dtype, u * v);
     b->score = new_registers(b, "score", a->dtype, u * rows);
     b->most = new_registers(b, "most", a->dtype, rows);
     b->total = new_registers(b, "total", a->dtype, rows);
