@@ -358,8 +358,7 @@ static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
         lv piece[2], result[2] = {NULL, NULL};
         for (;; part /= 2) {
             for (uint32_t k = 0; k < one.n; k++) piece[k] = sn_em_slice(&g->em, whole[k], 0, part);
-            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, row_slots(g)) <= AREA_LIMIT))
-                break;
+            if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, row_slots(g)) <= AREA_LIMIT)) break;
             if (part % 2) part = 2;
         }
         for (uint32_t at = 0; at < lanes; at += part) {

@@ -36,7 +36,8 @@ void sn_gen_follow(sn_gen *g) {
     enum { FIRST_SM = 90 };
     if (g->em.cg->target->sm < FIRST_SM) return;
     sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.wait", NULL, NULL, 0);
-    if (!g->waits_late && calls_early(g)) sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
+    if (!g->waits_late && calls_early(g))
+        sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
 }
 
 /* Kernels of boxes wait when their warps part. */

@@ -450,14 +450,17 @@ sn_stmt sn_put_yield(sn_module *m, sn_cursor at, const sn_val *x, uint32_t n) {
 }
 
 sn_stmt sn_put_prefetch(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_ix n, sn_val mask) {
-    sn_stmt_rec fields = {
-        .op = SN_LOP_PREFETCH, .buf = b, .ix = e, .bound = n, .in = &mask, .n_in = mask.i != 0, .has_mask = mask.i != 0};
+    sn_stmt_rec fields = {.op = SN_LOP_PREFETCH,
+                          .buf = b,
+                          .ix = e,
+                          .bound = n,
+                          .in = &mask,
+                          .n_in = mask.i != 0,
+                          .has_mask = mask.i != 0};
     return sn_put_stmt(m, at, &fields, NULL);
 }
 
-sn_stmt sn_put_wait(sn_module *m, sn_cursor at) {
-    return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_WAIT}, NULL);
-}
+sn_stmt sn_put_wait(sn_module *m, sn_cursor at) { return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_WAIT}, NULL); }
 
 sn_stmt sn_put_barrier(sn_module *m, sn_cursor at) {
     return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_BARRIER}, NULL);

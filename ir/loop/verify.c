@@ -762,7 +762,8 @@ static sn_status check_wait(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
             return FAIL("L31: a wait stands inside something else than the grid");
     for (sn_stmt t = sn_kern_get(v->m, v->k)->first; t.i != s.i; t = sn_stmt_walk_next(v->m, t))
         if (!comes_before_a_wait(v, sn_stmt_get(v->m, t)))
-            return FAIL("L31: in front of the wait stands what may have to wait: %s", sn_lops[sn_stmt_get(v->m, t)->op].name);
+            return FAIL("L31: in front of the wait stands what may have to wait: %s",
+                        sn_lops[sn_stmt_get(v->m, t)->op].name);
     return SN_OK;
 }
 
@@ -782,8 +783,8 @@ static sn_status check_teams(const verifier *v, const sn_kern_rec *k) {
 }
 
 static sn_status check_kernel(verifier *v) {
-    static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields,
-                                      check_position, check_access,  check_kind,  check_warp, check_wait};
+    static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields, check_position,
+                                      check_access,   check_kind,    check_warp,  check_wait};
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     v->grid = (sn_stmt){0};
     v->block[0] = v->block[1] = v->block[2] = 0;

@@ -328,12 +328,14 @@ static void refuse(fuse *fu, uint32_t a, uint32_t b, const char *why) {
 static uint32_t nests_inside(const sn_module *m, sn_kern k, const sn_chain *outer, uint32_t shared) {
     uint32_t n = 0;
     sn_stmt around = shared ? outer->at[shared - 1] : (sn_stmt){0};
-    for (sn_stmt s = sn_region_first(m, k, around); s.i; s = sn_next(m, s)) n += sn_lop_has_region(sn_stmt_get(m, s)->op);
+    for (sn_stmt s = sn_region_first(m, k, around); s.i; s = sn_next(m, s))
+        n += sn_lop_has_region(sn_stmt_get(m, s)->op);
     return n;
 }
 
 static bool has_few_nests(const fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
-    return nests_inside(fu->m, fu->nodes[a].k, &mt->a, mt->shared) + nests_inside(fu->m, fu->nodes[b].k, &mt->b, mt->shared) <=
+    return nests_inside(fu->m, fu->nodes[a].k, &mt->a, mt->shared) +
+               nests_inside(fu->m, fu->nodes[b].k, &mt->b, mt->shared) <=
            SN_MAX_NESTS;
 }
 

@@ -68,7 +68,8 @@ static bool look(starter *f) {
     const sn_kern_rec *k = sn_kern_get(m, f->k);
     sn_stmt s = k->first;
     f->blocks = 1;
-    if (!k->scheduled || sn_kern_is_library(k) || sn_kern_posts(m, f->k) || sn_sched_cluster(&k->sched) > 1) return false;
+    if (!k->scheduled || sn_kern_is_library(k) || sn_kern_posts(m, f->k) || sn_sched_cluster(&k->sched) > 1)
+        return false;
     if (sn_kern_segments(m, f->k) != 1 || has_boxes(m, f->k)) return false;
     for (; s.i && is_grid(m, s); s = sn_stmt_get(m, s)->first) {
         int64_t n;
@@ -164,7 +165,8 @@ static bool find_pieces(pieces *p, starter *f, sn_stmt s) {
 /* Is it of others than the kernels before, does each block read something else, and is it worth an instruction? */
 static bool is_worth(starter *f, const pieces *p) {
     int64_t bytes = sn_dtype_bytes(sn_buf_get(f->m, p->buf)->dtype), c;
-    if (!is_settled(sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES) return false;
+    if (!is_settled(sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES)
+        return false;
     if (f->blocks > 1 && sn_ix_is_const(f->m, p->first, &c)) return false;
     int64_t all = sn_mul_clamped(sn_mul_clamped(p->n * bytes, p->count), f->blocks);
     return all <= (int64_t)f->cx->target->cache_bytes / SN_EARLY_PART;

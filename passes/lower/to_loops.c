@@ -78,7 +78,8 @@ static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
  * element used so few times that to choose between the parts costs less than a copy? */
 static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(lw->m, x), *joint;
-    if (n->op != SN_OP_MATMUL || !lw->cx->target->is_gpu || sn_graph_matmul_uses(lw->m, x, k) > SN_CHOSEN_USES) return false;
+    if (n->op != SN_OP_MATMUL || !lw->cx->target->is_gpu || sn_graph_matmul_uses(lw->m, x, k) > SN_CHOSEN_USES)
+        return false;
     sn_nd at = n->in[k];
     while (!lw->nodes[at.i].realized && is_seen_through(lw, sn_node_get(lw->m, at))) at = sn_node_get(lw->m, at)->in[0];
     joint = sn_node_get(lw->m, at);

@@ -17,13 +17,13 @@ typedef struct sn_attend_rows {
     uint32_t column;     /* which loop goes along the columns of v */
     sn_stmt top, scores; /* the reductions: over keys, and of q * k in it */
     sn_axis keys, channel;
-    sn_val q, key, v;    /* factors; as they are in memory where they are loads */
+    sn_val q, key, v;            /* factors; as they are in memory where they are loads */
     sn_dtype key_dtype, v_dtype; /* that hold them exactly */
-    sn_val score;        /* what the weights are e^ of */
-    sn_dtype dtype;      /* of the states */
-    int64_t queries;     /* of one product of q and k */
-    int64_t meet;        /* query rows that meet the same keys ... */
-    int64_t rows, batch; /* ... those of them that a block does; others are blocks of their own */
+    sn_val score;                /* what the weights are e^ of */
+    sn_dtype dtype;              /* of the states */
+    int64_t queries;             /* of one product of q and k */
+    int64_t meet;                /* query rows that meet the same keys ... */
+    int64_t rows, batch;         /* ... those of them that a block does; others are blocks of their own */
     int64_t n_keys, depth, width;
     uint32_t bytes;  /* of an element of keys or v, the larger one */
     uint32_t vector; /* elements of a widest access along channels and columns */

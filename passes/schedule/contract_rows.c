@@ -216,7 +216,8 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     if (!sc->block_x) sc->block_x = choose_width(r, t, vectors);
     if (!sc->block_y && comes_early(r, t)) {
         sc->block_y = 1;
-        while (sc->block_y * sc->block_x < SN_EARLY_THREADS && (int64_t)sc->block_y * SN_EARLY_STEPS < r->c.k) sc->block_y *= 2;
+        while (sc->block_y * sc->block_x < SN_EARLY_THREADS && (int64_t)sc->block_y * SN_EARLY_STEPS < r->c.k)
+            sc->block_y *= 2;
     } else if (!sc->block_y) {
         sc->block_y = 1;
         while (sc->block_y * sc->block_x < t->max_threads / 2 && vectors * sc->block_y * own < wanted(t, false) &&

@@ -89,7 +89,9 @@ static sn_ix clamped(binding *b, sn_ix column) {
 /* ---- products ---- */
 
 /* Registers have what is loaded as it is, which takes less room; it becomes what is added up when it is multiplied. */
-static sn_dtype held_as(const binding *b, const sn_contraction_operand *o) { return o->load.i ? o->from : b->r.c.dtype; }
+static sn_dtype held_as(const binding *b, const sn_contraction_operand *o) {
+    return o->load.i ? o->from : b->r.c.dtype;
+}
 
 /* `to` = the operand, or 0 where mask does not hold, for the lanes of the loop at `at`. */
 static void put_operand(binding *b, sn_cursor at, const sn_contraction_operand *o, sn_contraction_place place,
