@@ -45,8 +45,9 @@
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
  *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
- *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no cluster axis then; in
- *        front of that it stores to registers alone, and loads from those, inputs, constants and invariant formals
+ *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no
+ *        cluster axis in front of that; there it stores to registers alone, and loads from those, inputs, constants and invariant
+ *        formals
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.

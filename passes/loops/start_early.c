@@ -82,7 +82,11 @@ static bool look(starter *f) {
 
 /* ---- what need not wait ---- */
 
-static bool is_settled(const sn_buf_rec *b) { return b->scope == SN_BUF_INPUT || b->scope == SN_BUF_CONST; }
+/* An input that an output is written back to may live where that does, from a kernel of this run on. */
+static bool is_settled(const sn_module *m, const sn_buf_rec *b) {
+    bool known = b->scope == SN_BUF_INPUT && b->io < m->graph.inputs.n;
+    return b->scope == SN_BUF_CONST || (b->scope == SN_BUF_INPUT && !(known && m->graph.inputs.at[b->io].writer));
+}
 
 /* Does it load inputs and constants into registers, and nothing else? */
 static bool may_come_early(const sn_module *m, sn_stmt s) {
@@ -91,7 +95,7 @@ static bool may_come_early(const sn_module *m, sn_stmt s) {
         const sn_stmt_rec *r = sn_stmt_get(m, t);
         const sn_buf_rec *b = sn_is_access(r) ? sn_buf_get(m, r->buf) : NULL;
         if (r->op == SN_LOP_PREFETCH || (r->op == SN_LOP_LOOP && r->kind != SN_AXIS_GRID && !r->bulk)) continue;
-        if (b ? b->scope != SN_BUF_REG && !(sn_loads(r) && is_settled(b)) : !sn_lops[r->op].pure) return false;
+        if (b ? b->scope != SN_BUF_REG && !(sn_loads(r) && is_settled(m, b)) : !sn_lops[r->op].pure) return false;
     }
     return true;
 }
@@ -104,7 +108,7 @@ static bool find_front(starter *f) {
         sn_stmt end = sn_stmt_walk_skip(f->m, f->front);
         for (sn_stmt s = f->front; s.i != end.i; s = sn_stmt_walk_next(f->m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(f->m, s);
-            loads |= sn_loads(r) && is_settled(sn_buf_get(f->m, r->buf));
+            loads |= sn_loads(r) && is_settled(f->m, sn_buf_get(f->m, r->buf));
         }
     }
     return loads;
@@ -165,7 +169,7 @@ static bool find_pieces(pieces *p, starter *f, sn_stmt s) {
 /* Is it of others than the kernels before, does each block read something else, and is it worth an instruction? */
 static bool is_worth(starter *f, const pieces *p) {
     int64_t bytes = sn_dtype_bytes(sn_buf_get(f->m, p->buf)->dtype), c;
-    if (!is_settled(sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES)
+    if (!is_settled(f->m, sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES)
         return false;
     if (f->blocks > 1 && sn_ix_is_const(f->m, p->first, &c)) return false;
     int64_t all = sn_mul_clamped(sn_mul_clamped(p->n * bytes, p->count), f->blocks);
@@ -190,7 +194,7 @@ static void find_loads(starter *f) {
 /* ---- requests ---- */
 
 static sn_ix open_loop(starter *f, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind == SN_AXIS_SEQ) return sn_ix_const(f->m, 0);
+    if (extent == 1) return sn_ix_const(f->m, 0);
     sn_axis ax = sn_axis_new(f->m, name, sn_ix_const(f->m, extent));
     *at = sn_at_end(f->k, sn_put_loop(f->m, *at, ax, kind));
     return sn_ix_axis(f->m, ax);

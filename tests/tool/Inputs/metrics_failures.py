@@ -48,7 +48,7 @@ def main():
         subprocess.run([sinter, "explain", "--target=sm_90a", "--dump-dir", to, path], check=True, stdout=subprocess.DEVNULL)
         modules = sorted(glob.glob(to + "/*.sn"))
         numbered = [m for m in modules if re.match(r"\d\d-", os.path.basename(m))]
-        before = [m for m in numbered if not re.match(r"\d\d-(licm|hoist|mixed|reorder-red|collapse|split-g|online|split-red|split-scan|join|schedule|horiz|last|order|reverse|sync|async|plan)", os.path.basename(m))]
+        before = [m for m in numbered if not re.match(r"\d\d-(licm|hoist|mixed|reorder-red|collapse|split-g|online|split-red|split-scan|join|schedule|horiz|last|order|reverse|start|sync|async|plan)", os.path.basename(m))]
         sizes, kernels = read(before[-1])
         table = os.path.join(to, "metric_fusion_failures.csv")
         rows = {(r["first"], r["second"]): r for r in csv.DictReader(open(table))} if os.path.exists(table) else {}
