@@ -171,6 +171,8 @@ static bool is_worth(starter *f, const pieces *p) {
     int64_t bytes = sn_dtype_bytes(sn_buf_get(f->m, p->buf)->dtype), c;
     if (!is_settled(f->m, sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES)
         return false;
+    if (sn_ix_range(f->m, p->first).lo < 0)
+        return false; /* of a part that stands behind others: what is in front is masked */
     if (f->blocks > 1 && sn_ix_is_const(f->m, p->first, &c)) return false;
     int64_t all = sn_mul_clamped(sn_mul_clamped(p->n * bytes, p->count), f->blocks);
     return all <= (int64_t)f->cx->target->cache_bytes / SN_EARLY_PART;
