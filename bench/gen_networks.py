@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """bench/gen_networks.py [FOLDER] [--elements NAME]: writes whole networks as graphs without elements of their weights: a transformer, GPT-2 that
-decodes one token, ResNet-50, a U-Net.
+decodes one token, in three forms, ResNet-50, a U-Net.
 
 They are for what only a whole network shows, such as how its intermediates share memory: `sinter emit --stage=memory FOLDER/resnet50_f32_32.sn`. Weights have names
 and shapes and no elements, so that a file is a few kilobytes. With --elements the one of that name has some, drawn once and repeated, in
@@ -12,7 +12,6 @@ import os
 import random
 import re
 import struct
-import sys
 
 import graphs
 
@@ -79,23 +78,41 @@ def transformer(layers, b, s, d, h, vocabulary, dtype):
 
 # ---- GPT-2 with one new token and what its attention keeps of those before ----
 
-def decode_attention(g, x, i, kept, d, h):
-    """Over the keys and values that are given and the new ones, which are outputs: the caller puts them behind the others."""
-    qkv = linear(g, x, f"{i}.qkv", 3 * d, d)
-    q, k, v = (g.reshape(g.add(f"slice {qkv} axis=1 start={j * d} stop={(j + 1) * d}"), 1, h, 1, d // h) for j in range(3))
+def scaled_softmax(g, scores, d, h, seen=None):
+    s = g.add(f"mul {scores}, {g.add(f'full value={(d // h) ** -0.5} dtype={g.dtype} shape=[]')}")
+    if seen:
+        s = g.add(f"where {seen}, {s}, {g.add(f'full value=-inf dtype={g.dtype} shape=[]')}")
+    return g.add(f"softmax {s} axis=3")
+
+
+def over_parts(g, q, k, v, i, kept, d, h):
+    """Scores of the keys that are given and of the new one, side by side; the new ones are outputs: the caller puts them behind the others."""
     old = g.add(f"matmul {q}, {g.add(f'permute %k{i} perm=[0, 1, 3, 2]')}")
     new = g.add(f"matmul {q}, {g.add(f'permute {k} perm=[0, 1, 3, 2]')}")
-    scale = g.add(f"full value={(d // h) ** -0.5} dtype={g.dtype} shape=[]")
-    both = g.add(f"concat {old}, {new} axis=3")
-    w = g.add(f"softmax {g.add(f'mul {both}, {scale}')} axis=3")
+    w = scaled_softmax(g, g.add(f"concat {old}, {new} axis=3"), d, h)
     of_old, of_new = (g.add(f"slice {w} axis=3 start={a} stop={b}") for a, b in ((0, kept), (kept, kept + 1)))
-    y = g.add(f"matmul {of_old}, %v{i}")
-    y = g.add(f"add {y}, {g.add(f'mul {of_new}, {v}')}")
-    return linear(g, g.reshape(y, 1, d), f"{i}.out", d, d), k, v
+    return g.add(f"add {g.add(f'matmul {of_old}, %v{i}')}, {g.add(f'mul {of_new}, {v}')}"), k, v
 
 
-def decode(layers, kept, d, h, vocabulary, dtype):
-    keep = f"{dtype}[1, {h}, {kept}, {d // h}]"
+def over_joined(g, q, k, v, i, kept, d, h):
+    """Keys with the new one behind them."""
+    keys, values = (g.add(f"concat %{name}{i}, {x} axis=2") for name, x in (("k", k), ("v", v)))
+    w = scaled_softmax(g, g.add(f"matmul {q}, {g.add(f'permute {keys} perm=[0, 1, 3, 2]')}"), d, h)
+    return g.add(f"matmul {w}, {values}"), k, v
+
+
+def over_kept(g, q, k, v, i, kept, d, h):
+    """Keys of all positions, of which the new one is written where it belongs; later positions are not seen."""
+    keys, values = (g.add(f"scatter %{name}{i}, %place, {g.reshape(x, 1, h, d // h)}") for name, x in (("k", k), ("v", v)))
+    seen = g.add(f"le {g.add(f'iota shape=[1, 1, 1, {kept}] axis=3 dtype=i64')}, {g.reshape('%place', 1, 1, 1, 1)}")
+    scores = g.add(f"matmul {q}, {g.reshape(g.add(f'permute {keys} perm=[1, 2, 0]'), 1, h, d // h, kept)}")
+    w = scaled_softmax(g, scores, d, h, seen)
+    return g.add(f"matmul {w}, {g.reshape(g.add(f'permute {values} perm=[1, 0, 2]'), 1, h, kept, d // h)}"), keys, values
+
+
+def decode(layers, kept, d, h, vocabulary, dtype, attend):
+    in_place = attend is over_kept
+    keep = f"{dtype}[{kept}, {h}, {d // h}]" if in_place else f"{dtype}[1, {h}, {kept}, {d // h}]"
     g = Graph("gpt2_decode", dtype, {"id": "i64[1]", "place": "i64[1]", **{f"{n}{i}": keep for i in range(layers) for n in "kv"}})
     g.n = 1000  # %v1 .. are inputs
     words, outputs = g.weight("words", vocabulary, d), {}
@@ -103,8 +120,12 @@ def decode(layers, kept, d, h, vocabulary, dtype):
     places = g.weight("places", 1024, d)
     x = g.add(f"add {x}, {g.add(f'index_select {places}, %place axis=0')}")
     for i in range(layers):
-        y, outputs[f"new_k{i}"], outputs[f"new_v{i}"] = decode_attention(g, norm(g, x, f"{i}.norm1", d), i, kept, d, h)
-        x = g.add(f"add {x}, {y}")
+        qkv = linear(g, norm(g, x, f"{i}.norm1", d), f"{i}.qkv", 3 * d, d)
+        q, k, v = (g.reshape(g.add(f"slice {qkv} axis=1 start={j * d} stop={(j + 1) * d}"), 1, h, 1, d // h) for j in range(3))
+        y, *new = attend(g, q, k, v, i, kept, d, h)
+        for n, value in zip("kv", new):
+            outputs[f"new_{n}{i}"] = f"{value} writes %{n}{i}" if in_place else value
+        x = g.add(f"add {x}, {linear(g, g.reshape(y, 1, d), f'{i}.out', d, d)}")
         y = g.add(f"gelu_tanh {linear(g, norm(g, x, f'{i}.norm2', d), f'{i}.up', 4 * d, d)}")
         x = g.add(f"add {x}, {linear(g, y, f'{i}.down', d, 4 * d)}")
     by_words = g.add(f"permute {words} perm=[1, 0]")
@@ -179,7 +200,9 @@ def unet(n, size, widths, dtype):
 
 NETWORKS = {
     "transformer_bf16_12x8x1024x768": transformer(12, 8, 1024, 768, 12, 50257, "bf16"),
-    "gpt2_decode_bf16_512": decode(12, 512, 768, 12, 50257, "bf16"),
+    "gpt2_decode_bf16_512": decode(12, 512, 768, 12, 50257, "bf16", over_parts),
+    "gpt2_decode_joined_bf16_512": decode(12, 512, 768, 12, 50257, "bf16", over_joined),
+    "gpt2_decode_kept_bf16_512": decode(12, 512, 768, 12, 50257, "bf16", over_kept),
     "resnet50_f32_32": resnet50(32, "f32"),
     "resnet50_f32_1": resnet50(1, "f32"),
     "unet_f32_4x256": unet(4, 256, (64, 128, 256, 512, 1024), "f32"),
@@ -210,13 +233,8 @@ def write_elements(path, name, text):
         file.write(f'weights "{name}.safetensors"\n{text}')
 
 
-wanted = None
-if "--elements" in sys.argv:
-    at = sys.argv.index("--elements")
-    wanted = sys.argv[at + 1]
-    del sys.argv[at : at + 2]
-path = graphs.folder("networks")
+given = graphs.arguments("networks", "--elements")
 for name, text in NETWORKS.items():
-    graphs.write(path, name, "a whole network, weights by name alone", text)
-if wanted:
-    write_elements(path, wanted, NETWORKS[wanted])
+    graphs.write(given.folder, name, "a whole network, weights by name alone", text)
+if given.elements:
+    write_elements(given.folder, given.elements, NETWORKS[given.elements])

@@ -1,13 +1,22 @@
 """graphs.py: what scripts that make graphs for a folder of bench/ share."""
+import argparse
 import os
 import sys
 
 
+def arguments(name, *options):
+    """What the command line says: `folder`, or bench/NAME, which is there afterwards; and the options."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+    for option in options:
+        parser.add_argument(option)
+    given = parser.parse_args()
+    os.makedirs(given.folder, exist_ok=True)
+    return given
+
+
 def folder(name):
-    """The folder that the command line says, or bench/NAME; it is there afterwards."""
-    path = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
-    os.makedirs(path, exist_ok=True)
-    return path
+    return arguments(name).folder
 
 
 def name_of(what, sizes):

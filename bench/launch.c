@@ -3,7 +3,7 @@
  *     launch [--calls=10000] [--device=cuda|cpu] [--json=FILE] [FILE.sn ...]
  *
  * Cases: one kernel; the block of a network in training of examples/conv_bn_relu.c; twenty kernels that cannot be fused, and two of them; two
- * that last longer than their launches; and the graphs of the files, whose weights get some elements (bench/gen_networks.py writes gpt2_decode_bf16_512.sn). Each with the option `graphs` off, auto and
+ * that last longer than their launches; and the graphs of the files, whose weights get some elements (bench/gen_networks.py writes gpt2_decode*.sn). Each with the option `graphs` off, auto and
  * on; and once more with graphs for a caller whose tensors are others in every call, two sets of them in turn. For each two
  * figures in microseconds: the wall time of all calls, the device included, over their number; and behind it the time until a call
  * returns, of a few calls that the device does not hold up (the least of many tries). Files get a tenth of the calls. All ways have to leave the same bits.
