@@ -257,7 +257,16 @@ static uint32_t row_slots(const sn_gen *g) { return g->threads_x * g->threads_y 
 static bool can_halve(const sn_gen_states *st, const lv *x) {
     for (uint32_t k = 0; k < st->n; k++)
         if (!power_of_two(sn_em_lanes(x[k])) || sn_em_lanes(x[k]) != sn_em_lanes(x[0])) return false;
-    return st->n == st->n_combs;
+    return st->n == st->n_combs && sn_em_lanes(x[0]) > 1;
+}
+
+/* Over the n rows of a warp, whole states. */
+static void butterfly_rows(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t n) {
+    for (uint32_t d = n / 2 * g->threads_x; d >= g->threads_x; d /= 2) {
+        lv other[SN_GEN_STATES];
+        for (uint32_t k = 0; k < st->n; k++) other[k] = from_across(g, x[k], d);
+        sn_gen_combine(g, st, x, other);
+    }
 }
 
 /* Combines the n rows of a warp. A thread passes half of a vector's lanes on at each step and keeps the others, until it has one:
@@ -265,23 +274,20 @@ static bool can_halve(const sn_gen_states *st, const lv *x) {
 static lv over_rows_of_warp(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t n, lv thread) {
     sn_em *em = &g->em;
     lv first = cx(g, 0);
-    bool halve = can_halve(st, x);
-    for (uint32_t d = n / 2 * g->threads_x; d >= g->threads_x; d /= 2) {
-        lv other[SN_GEN_STATES];
-        uint32_t half = sn_em_lanes(x[0]) / 2;
-        lv high = em_icmp(em, LLVMIntNE, em_and(em, thread, cx(g, d)), cx(g, 0));
+    for (; n > 1 && can_halve(st, x); n /= 2) {
+        uint32_t d = n / 2 * g->threads_x, half = sn_em_lanes(x[0]) / 2;
+        lv high = em_icmp(em, LLVMIntNE, em_and(em, thread, cx(g, d)), cx(g, 0)), other[SN_GEN_STATES];
         for (uint32_t k = 0; k < st->n; k++) {
-            lv pass = x[k];
-            if (halve && half) {
-                lv a = sn_em_slice(em, x[k], 0, half), b = sn_em_slice(em, x[k], half, half);
-                x[k] = em_select(em, high, b, a);
-                pass = em_select(em, high, a, b);
-            }
-            other[k] = from_across(g, pass, d);
+            lv a = sn_em_slice(em, x[k], 0, half), b = sn_em_slice(em, x[k], half, half);
+            x[k] = em_select(em, high, b, a);
+            other[k] = from_across(g, em_select(em, high, a, b), d);
         }
-        if (halve && half) first = em_iadd(em, first, em_select(em, high, cx(g, half), cx(g, 0)));
+        first = em_iadd(em, first, em_select(em, high, cx(g, half), cx(g, 0)));
         sn_gen_combine(g, st, x, other);
     }
+    bool by_largest = n > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP;
+    if (by_largest) sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly_rows, n);
+    else butterfly_rows(g, st, x, n);
     return first;
 }
 

@@ -330,8 +330,8 @@ void sn_gen_prefetch_tensor_maps(sn_gen *g);
 /* From here on what the kernels before this one have stored is there; the ones behind may come, now or at the end.
  * Those of boxes: behind sn_gen_make_shared. */
 void sn_gen_follow(sn_gen *g);
-/* Does the kernel say itself where that is (`wait`)? */
-bool sn_gen_waits_late(const sn_gen *g);
+/* Where a kernel begins: it waits, unless it has boxes, or says itself where (`wait`). */
+void sn_gen_start(sn_gen *g);
 void sn_gen_wait_for_kernels(sn_gen *g);
 
 /* ---- loops.c ---- */

@@ -333,9 +333,7 @@ static void gpu_function(sn_gen *g) {
         snprintf(size, sizeof size, "%u,1,1", g->cluster);
         attribute(g, "nvvm.cluster_dim", size);
     }
-    g->waits_late = sn_gen_waits_late(g);
-    if (!g->produces && !g->waits_late) sn_gen_follow(g);
-    if (g->waits_late) sn_em_call(&g->em, "llvm.nvvm.griddepcontrol.launch.dependents", NULL, NULL, 0);
+    sn_gen_start(g);
     sn_gen_make_copies(g);
     sn_gen_make_shared(g);
     g->block = g->block_number = special_register(g, "llvm.nvvm.read.ptx.sreg.ctaid.x");

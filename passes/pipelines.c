@@ -8,7 +8,7 @@
  * which would hide where rows end, and leaves something to licm. reorder-reductions has collapse merge what it put side by
  * side, and leaves alone what fuse has to match. split-groups comes when axes are as long as they get.
  * online-softmax needs the nests of a row in one kernel, and comes before split-reduction, which cuts them apart. What
- * comes after schedule needs axes that are bound; order-kernels, reverse-grid and start-early want the kernels that are launched, and the latter two their order; async-copy looks at
+ * comes after schedule needs axes that are bound; order-kernels, reverse-grid and start-early want the kernels that are launched, and reverse-grid their order; async-copy looks at
  * the barriers of sync.
  */
 #include "passes/runner.h"

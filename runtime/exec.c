@@ -13,9 +13,10 @@
 
 /* ---- callbacks: user is the state ---- */
 
-/* Kernels for sm_90 and later begin by waiting for the grid before them in the stream (codegen-llvm/kernel.c), so that
- * grid need not have ended when their blocks are set up. Stream capture knows such edges from CUDA 12.4 on. Blocks that
- * wait for each other come all together or not at all. */
+/* Kernels for sm_90 and later wait for the grid before them in the stream (codegen-llvm/follow.c), so that grid need not have
+ * ended when their blocks are set up, and load what none of this run stores. What stands in front of the run may store all: the run's
+ * first kernel begins when that has ended. Stream capture knows such edges from CUDA 12.4 on. Blocks that wait for each other come all
+ * together or not at all. */
 bool sn_exec_early(const sn_cuda *cu) { return cu->target.sm >= 90 && cu->driver_version >= 12040; }
 
 static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kernel *k) {
@@ -23,7 +24,9 @@ static CUresult launch(sn_prog_state *st, CUfunction function, const sn_rt_kerne
     if (k->together)
         return api->cuLaunchCooperativeKernel(function, (unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1,
                                               k->shared_bytes, st->stream, st->param_addresses);
-    if (!sn_exec_early(st->cu))
+    bool first = !st->follows;
+    st->follows = true;
+    if (first || !sn_exec_early(st->cu))
         return api->cuLaunchKernel(function, (unsigned)k->grid, 1, 1, k->block_x, k->block_y, 1, k->shared_bytes,
                                    st->stream, st->param_addresses, NULL);
     CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.allowed = 1};
@@ -245,12 +248,14 @@ static int interpret(sn_prog_state *st, const machine *on, void *const *inputs, 
 
 sn_status sn_prog_launch(sn_prog_state *st, uint32_t kernel, void *const *params) {
     st->next_map = 0;
+    st->follows = false;
     return (sn_status)(st->cu ? gpu : host).launch(st, kernel, params);
 }
 
 sn_status sn_prog_prepare(sn_prog_state *st) {
     const sn_prog *p = st->p;
     if (st->cu) SN_TRY(sn_cuda_enter(st->cu));
+    st->follows = false;
     sn_status status =
         (sn_status)run_steps(st, st->cu ? &gpu : &host, 0, p->n_prepare, &(progress){.memory = p->prepared});
     if (st->cu) sn_cuda_leave(st->cu);
@@ -278,6 +283,7 @@ static sn_status generated(sn_prog_state *st, const machine *on, void *const *in
 sn_status sn_exec_steps(sn_prog_state *st, const sn_machine *on, void *const *inputs, void *const *outputs,
                         bool use_interpreter) {
     st->next_map = 0;
+    st->follows = false;
     return use_interpreter || !st->p->wrapper ? (sn_status)interpret(st, on, inputs, outputs)
                                               : generated(st, on, inputs, outputs);
 }

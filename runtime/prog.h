@@ -185,6 +185,7 @@ struct sn_prog_state {
     void **keeps;      /* by kernel: its part of it */
     sn_rt_map *maps;   /* of all calls, in the order in which a run makes them */
     uint32_t next_map; /* of the current run */
+    bool follows;      /* a kernel of the current run has been launched */
     void *library_workspace;
     void **ops;          /* by kernel: its operation of the library, where it has a bias */
     void *cudnn_handle;  /* where a kernel wants it */

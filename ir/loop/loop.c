@@ -34,6 +34,11 @@ sn_val_rec *sn_val_get(const sn_module *m, sn_val v) { return sn_table_at(&m->va
 sn_buf sn_buf_named(const sn_module *m, const char *name) { return (sn_buf){sn_names_get(&m->buf_names, name)}; }
 sn_kern sn_kern_named(const sn_module *m, const char *name) { return (sn_kern){sn_names_get(&m->kern_names, name)}; }
 
+bool sn_buf_is_settled(const sn_module *m, const sn_buf_rec *b) {
+    if (b->scope != SN_BUF_INPUT) return b->scope == SN_BUF_CONST;
+    return b->io >= m->graph.inputs.n || !m->graph.inputs.at[b->io].writer;
+}
+
 sn_val sn_stmt_mask(const sn_stmt_rec *s) { return s->has_mask ? s->in[sn_lops[s->op].n_in] : (sn_val){0}; }
 
 sn_stmt sn_stmt_walk_first(const sn_module *m, sn_kern k) { return sn_kern_get(m, k)->first; }

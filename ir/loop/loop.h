@@ -171,6 +171,9 @@ sn_val_rec *sn_val_get(const sn_module *m, sn_val v);
 const void *sn_buf_data(const sn_module *m, const sn_buf_rec *b);
 /* Memory of the program: a place in the wrapper. */
 static inline bool sn_buf_is_global(const sn_buf_rec *b) { return b->scope < SN_BUF_FORMAL; }
+/* What no kernel stores to while a program runs: constants, and inputs that no output is written back to (such an output may live in
+ * their storage). */
+bool sn_buf_is_settled(const sn_module *m, const sn_buf_rec *b);
 /* Memory of one kernel: no parameter. */
 static inline bool sn_buf_is_local(const sn_buf_rec *b) { return b->scope >= SN_BUF_REG; }
 /* ... of one block or thread of it: lost at the end of a grid iteration. */

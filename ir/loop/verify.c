@@ -46,8 +46,8 @@
  *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
  *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
  *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no
- *        cluster axis in front of that; there it stores to registers alone, and loads from those, inputs, constants and invariant
- *        formals
+ *        cluster axis in front of that; there it stores to registers alone, and loads from those, constants, invariant
+ *        formals and inputs that no output is written back to
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
@@ -749,7 +749,7 @@ static bool comes_before_a_wait(const verifier *v, const sn_stmt_rec *r) {
     if (sn_lops[r->op].syncs || r->op == SN_LOP_WAIT || r->kind == SN_AXIS_CLUSTER) return false;
     if (!sn_is_access(r) || r->op == SN_LOP_PREFETCH) return true;
     const sn_buf_rec *b = sn_buf_get(v->m, r->buf);
-    bool settled = b->scope == SN_BUF_INPUT || b->scope == SN_BUF_CONST || (b->scope == SN_BUF_FORMAL && b->invariant);
+    bool settled = sn_buf_is_settled(v->m, b) || (b->scope == SN_BUF_FORMAL && b->invariant);
     return b->scope == SN_BUF_REG || (settled && !sn_stores(r));
 }
 

@@ -13,14 +13,14 @@
  * first nest of the grid's region that does more than load inputs and constants into registers. Of what the nests behind it
  * load of those, pieces are asked for: they come to the L2 (`prefetch`).
  *
- * Legal where the kernel in front stores none of it. Inputs and constants are stored to by no kernel; outputs that live in their
- * storage are other buffers. The first kernel of a run does not know what stands in front of it, and waits as ever. Those behind it
- * do: the kernel in front of them calls them when it has waited itself.
+ * Legal since no kernel of a run stores any of it (sn_buf_is_settled), and a run's first kernel begins when all that stands in front of the run
+ * has ended (runtime/exec.c): so the run's others may call each other before they wait. The first kernel of the module has nobody
+ * to wait for, and stays as it is.
  *
  * What is asked for: loads whose offset is a sum of axes, and which each block makes of other elements. The axes inside of the
  * grid, from the smallest step on, make pieces of neighbours; the threads of the block share the pieces. One piece is one instruction, and
- * those wait for each other, so many pieces are left alone, as are short ones and kernels that read more than a part of the L2. No
- * kernels of several grids, of boxes (which have a warp for that), or whose blocks wait for each other. GPU
+ * those wait for each other, so many pieces are left alone, as are short ones, kernels that read more than a part of the L2, and those
+ * of which not all blocks run at once. No kernels of several grids, of boxes (which have a warp for that), or whose blocks wait for each other. GPU
  * only, from sm_90 on. Runs when kernels are what a launch is. Cost: linear in the statements.
  */
 #include "ir/loop/box.h"
@@ -82,12 +82,6 @@ static bool look(starter *f) {
 
 /* ---- what need not wait ---- */
 
-/* An input that an output is written back to may live where that does, from a kernel of this run on. */
-static bool is_settled(const sn_module *m, const sn_buf_rec *b) {
-    bool known = b->scope == SN_BUF_INPUT && b->io < m->graph.inputs.n;
-    return b->scope == SN_BUF_CONST || (b->scope == SN_BUF_INPUT && !(known && m->graph.inputs.at[b->io].writer));
-}
-
 /* Does it load inputs and constants into registers, and nothing else? */
 static bool may_come_early(const sn_module *m, sn_stmt s) {
     sn_stmt end = sn_stmt_walk_skip(m, s);
@@ -95,7 +89,8 @@ static bool may_come_early(const sn_module *m, sn_stmt s) {
         const sn_stmt_rec *r = sn_stmt_get(m, t);
         const sn_buf_rec *b = sn_is_access(r) ? sn_buf_get(m, r->buf) : NULL;
         if (r->op == SN_LOP_PREFETCH || (r->op == SN_LOP_LOOP && r->kind != SN_AXIS_GRID && !r->bulk)) continue;
-        if (b ? b->scope != SN_BUF_REG && !(sn_loads(r) && is_settled(m, b)) : !sn_lops[r->op].pure) return false;
+        if (b ? b->scope != SN_BUF_REG && !(sn_loads(r) && sn_buf_is_settled(m, b)) : !sn_lops[r->op].pure)
+            return false;
     }
     return true;
 }
@@ -108,7 +103,7 @@ static bool find_front(starter *f) {
         sn_stmt end = sn_stmt_walk_skip(f->m, f->front);
         for (sn_stmt s = f->front; s.i != end.i; s = sn_stmt_walk_next(f->m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(f->m, s);
-            loads |= sn_loads(r) && is_settled(f->m, sn_buf_get(f->m, r->buf));
+            loads |= sn_loads(r) && sn_buf_is_settled(f->m, sn_buf_get(f->m, r->buf));
         }
     }
     return loads;
@@ -169,7 +164,8 @@ static bool find_pieces(pieces *p, starter *f, sn_stmt s) {
 /* Is it of others than the kernels before, does each block read something else, and is it worth an instruction? */
 static bool is_worth(starter *f, const pieces *p) {
     int64_t bytes = sn_dtype_bytes(sn_buf_get(f->m, p->buf)->dtype), c;
-    if (!is_settled(f->m, sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE || p->count > SN_EARLY_PIECES)
+    if (!sn_buf_is_settled(f->m, sn_buf_get(f->m, p->buf)) || p->n * bytes < SN_EARLY_PIECE ||
+        p->count > SN_EARLY_PIECES)
         return false;
     if (sn_ix_range(f->m, p->first).lo < 0)
         return false; /* of a part that stands behind others: what is in front is masked */
@@ -236,10 +232,11 @@ static bool start_early(sn_pass_ctx *cx, sn_kern k) {
     starter f = {.cx = cx, .m = m, .k = k};
     if (!look(&f)) return false;
     bool loads = find_front(&f);
-    if (!f.front.i) return false;
-    find_loads(&f);
-    if (!loads && !f.n) return false;
+    if (!f.front.i || sn_stmt_get(m, f.front)->op == SN_LOP_WAIT) return false;
     sn_launch launch = sn_kern_launch(m, k);
+    uint32_t resident = sn_target_blocks(cx->target, (uint64_t)launch.block_x * launch.block_y);
+    if (f.blocks <= (int64_t)cx->target->units * resident) find_loads(&f);
+    if (!loads && !f.n) return false;
     for (uint32_t p = 0; p < f.n; p++) put_requests(&f, sn_at_before(m, f.front), &f.at[p], &launch);
     sn_put_wait(m, sn_at_before(m, f.front));
     return true;
@@ -248,10 +245,6 @@ static bool start_early(sn_pass_ctx *cx, sn_kern k) {
 sn_status sn_pass_start_early(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target || !cx->target->is_gpu || cx->target->sm < SN_EARLY_SM) return SN_OK;
-    const bool *constant = sn_kerns_constant(m, cx->scratch);
-    uint32_t first = 0;
-    while (first < m->kernels.n && constant[first]) first++;
-    for (uint32_t i = first + 1; i < m->kernels.n; i++)
-        if (!constant[i]) *changed |= start_early(cx, m->kernels.at[i]);
+    for (uint32_t i = 1; i < m->kernels.n; i++) *changed |= start_early(cx, m->kernels.at[i]);
     return m->env->status;
 }

@@ -80,6 +80,7 @@ static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(lw->m, x), *joint;
     if (n->op != SN_OP_MATMUL || !lw->cx->target->is_gpu || sn_graph_matmul_uses(lw->m, x, k) > SN_CHOSEN_USES)
         return false;
+    if (sn_node_attr(lw->m, x, SN_ATTR_SCHEDULE)) return false; /* a library, say, wants them in memory */
     sn_nd at = n->in[k];
     while (!lw->nodes[at.i].realized && is_seen_through(lw, sn_node_get(lw->m, at))) at = sn_node_get(lw->m, at)->in[0];
     joint = sn_node_get(lw->m, at);

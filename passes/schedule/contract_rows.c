@@ -64,9 +64,14 @@ static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right)
 bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     sn_contraction *c = &out->c;
     int64_t columns;
-    *out = (sn_contract_rows){.vector = 1, .run = 1};
+    *out = (sn_contract_rows){.vector = 1, .run = 1, .settled = true};
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
     if (c->m > c->n) sn_contraction_swap(c);
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        sn_stmt load = c->operands[i].load;
+        if (c->operands[i].right)
+            out->settled &= load.i && sn_buf_is_settled(cx->m, sn_buf_get(cx->m, sn_stmt_get(cx->m, load)->buf));
+    }
     looker l = look_at_side(cx, c, true), left = look_at_side(cx, c, false);
     sn_contraction_last_axis(&columns, cx->m, c, SN_SIDE_N);
     out->along = l.along >= l.across;
@@ -195,7 +200,8 @@ static int64_t bytes_of_right(const sn_contract_rows *r) {
 
 /* May all of the long operands come while the kernel in front runs (pass `start-early`)? All threads together have room for them. */
 static bool comes_early(const sn_contract_rows *r, const sn_target *t) {
-    return t->sm >= SN_EARLY_SM && bytes_of_right(r) <= (int64_t)t->units * SN_EARLY_THREADS * SN_ROWS_OWN;
+    return t->sm >= SN_EARLY_SM && r->settled &&
+           bytes_of_right(r) <= (int64_t)t->units * SN_EARLY_THREADS * SN_ROWS_OWN;
 }
 
 /* Vectors of columns side by side: a warp's, fewer where blocks are. Lines of memory stay whole, but for what comes early: there all

@@ -11,6 +11,7 @@ typedef struct sn_contract_rows {
     bool along;       /* the right operands are contiguous along the sum; else along the columns */
     uint32_t bytes;   /* smallest element that they are read by in that order */
     uint32_t vector;  /* elements of a widest access: divides the extents of the axis that it goes along */
+    bool settled;     /* no kernel of a run stores the right operands */
     uint32_t run;     /* steps of the left operands in a widest access, where the right ones lie along the columns */
 } sn_contract_rows;
 

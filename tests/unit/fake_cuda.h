@@ -59,6 +59,7 @@ typedef struct fake_state {
     CUstream capturing; /* NULL: no stream is */
     fake_graph *captured;
     _Atomic int replays, open;         /* open: streams, graphs and events that exist */
+    _Atomic int overlapping;           /* launches that need not wait for the grid before them to end */
     _Atomic int built, updates, early; /* graphs that were instantiated; nodes set anew; programmatic edges */
     _Atomic int calls, fail_at;        /* of the driver; the number of the one that fails, 0: none does */
     _Atomic int relaxed;               /* threads that have left the captures of others, times 2 */
@@ -363,6 +364,7 @@ static CUresult fake_encode_pixels(CUtensorMap *map, int type, uint32_t rank, vo
 static CUresult fake_launch_ex(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
     cr_assert_eq(c->n_attributes, 1);
     cr_assert_eq(c->attributes->id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    fake.overlapping++;
     return fake_launch(f, c->grid_x, c->grid_y, c->grid_z, c->block_x, c->block_y, c->block_z, c->shared_bytes,
                        c->stream, params, extra);
 }

@@ -92,6 +92,17 @@ Test(run_graph, from_the_second_run_on) {
     tear_down(&f);
 }
 
+/* What stands in front of a run may store what its kernels load before they wait. */
+Test(run_graph, the_first_kernel_of_a_run_waits_for_all_in_front) {
+    fixture f = {0};
+    set_up(&f, chain, kernels, 3, SN_GRAPHS_OFF);
+    for (int run = 1; run <= 3; run++) {
+        run_right(&f, 0, (float)run);
+        cr_assert(fake.launches == 3 * run && fake.overlapping == 2 * run, "%d of %d", fake.overlapping, fake.launches);
+    }
+    tear_down(&f);
+}
+
 /* x is in three steps, y and z in one each. */
 Test(run_graph, storage_that_moves_is_set_anew) {
     fixture f = {0};
