@@ -1,4 +1,6 @@
-/* states.c: one program from eight threads at the same time, on a GPU where there is one: the bits are those of sn_run.
+/* states.c: one program from eight threads at the same time, on a GPU where there is one: the bits are those of sn_run. Then two
+ * programs in a row on one stream, of which the second reads what the first one writes: its kernels load inputs before they wait for each
+ * other, but never before the first program has ended.
  *
  * The programs have kernels that blocks of one launch share memory in: a last block, posted elements. Each thread has a run
  * state, a context for its tensors, and on CUDA a stream (the driver's stream of the thread). Needs sinter.h alone, so
@@ -143,6 +145,86 @@ static int run_case(sn_context *ctx, const char *text, const char *device, int r
     return bad;
 }
 
+/* ---- programs in a row ---- */
+
+enum { SIZE = 1024 };
+static const char maker[] =
+    "graph @maker(%x: f32[1024, 1024]) {\n  %s = softmax %x axis=0\n  %w = cumsum %s axis=1\n  return w = %w\n}\n";
+/* A row of a state: plan removes the copy of the state, so that the product, which loads w early, is what a run begins with. */
+static const char reader[] =
+    "graph @reader(%c: f32[4, 1024], %place: i64[1], %q: f32[1, 1024], %w: f32[1024, 1024]) {\n"
+    "  %h = matmul %q, %w\n  %c2 = scatter %c, %place, %h\n  return c2 = %c2 writes %c\n}\n";
+
+typedef struct row {
+    sn_context *ctx;
+    int device;
+    sn_program *maker, *reader;
+    sn_tensor *x[2], *q, *w, *place, *c[2];
+} row;
+
+static int compile(sn_program **out, sn_context *ctx, const char *text, const char *device) {
+    sn_graph *g;
+    sn_compile_options o = {.struct_size = sizeof o, .device = device, .graphs = "off"};
+    if (sn_graph_from_text(&g, ctx, "row", text, strlen(text))) return 1;
+    int bad = sn_compile(out, g, &o);
+    sn_graph_destroy(g);
+    return bad;
+}
+
+static int filled(sn_tensor **out, const row *r, unsigned rank, const int64_t *shape, int number) {
+    size_t bytes = sizeof(float);
+    for (unsigned k = 0; k < rank; k++) bytes *= (size_t)shape[k];
+    float *data = malloc(bytes);
+    if (!data) return 1;
+    fill(data, bytes, number);
+    int bad = sn_tensor_create(out, r->ctx, r->device, SN_F32, rank, shape) || sn_tensor_write(*out, data, bytes);
+    free(data);
+    return bad;
+}
+
+static int make_row(row *r, const char *device) {
+    static const int64_t square[] = {SIZE, SIZE}, line[] = {1, SIZE}, state[] = {4, SIZE}, one[] = {1}, first = 0;
+    sn_program_info info;
+    if (compile(&r->maker, r->ctx, maker, device) || compile(&r->reader, r->ctx, reader, device)) return 1;
+    sn_program_get_info(&info, r->reader);
+    r->device = info.device;
+    int bad = filled(&r->q, r, 2, line, 1) || filled(&r->w, r, 2, square, 2) ||
+              sn_tensor_create(&r->place, r->ctx, r->device, SN_I64, 1, one) ||
+              sn_tensor_write(r->place, &first, sizeof first);
+    for (int k = 0; k < 2 && !bad; k++) bad = filled(&r->x[k], r, 2, square, 3 + k) || filled(&r->c[k], r, 2, state, 5);
+    return bad || sn_device_sync(r->ctx, r->device, NULL);
+}
+
+static int run_both(row *r, int k) {
+    sn_tensor *in[] = {r->c[k], r->place, r->q, r->w}, *out[] = {NULL};
+    return sn_run(r->maker, &r->x[k], &r->w, NULL) || sn_run(r->reader, in, out, NULL);
+}
+
+static int run_row(sn_context *ctx, const char *device, int rounds) {
+    row r = {.ctx = ctx};
+    static float want[2][4 * SIZE], got[4 * SIZE];
+    int bad = make_row(&r, device);
+    for (int k = 0; k < 2 && !bad; k++)
+        bad = run_both(&r, k) || sn_device_sync(ctx, r.device, NULL) || sn_tensor_read(want[k], r.c[k], sizeof got);
+    for (int i = 0; i < rounds && !bad; i++) {
+        for (int run = 0; run < 2 * RUNS_BEFORE_A_LOOK && !bad; run++) bad = run_both(&r, run % 2);
+        for (int k = 0; k < 2 && !bad; k++)
+            bad = sn_device_sync(ctx, r.device, NULL) || sn_tensor_read(got, r.c[k], sizeof got) ||
+                  memcmp(got, want[k], sizeof got);
+    }
+    sn_tensor *all[] = {r.x[0], r.x[1], r.q, r.w, r.place, r.c[0], r.c[1]};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) sn_tensor_destroy(all[k]);
+    sn_program_destroy(r.maker);
+    sn_program_destroy(r.reader);
+    return bad;
+}
+
+static int report(sn_context *ctx, const char *name, int bad) {
+    printf("%s %s%s%s\n", bad ? "FAILED" : "ok    ", name, *sn_error(ctx) ? ": " : "", sn_error(ctx));
+    sn_context_destroy(ctx);
+    return bad != 0;
+}
+
 int main(int argc, char **argv) {
     const char *device = NULL;
     int rounds = 20, passed = 0, failed = 0;
@@ -154,11 +236,11 @@ int main(int argc, char **argv) {
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         sn_context *ctx;
         if (sn_context_create(&ctx, NULL)) return 1;
-        int bad = run_case(ctx, cases[k].text, device, rounds);
-        printf("%s %s%s%s\n", bad ? "FAILED" : "ok    ", cases[k].name, *sn_error(ctx) ? ": " : "", sn_error(ctx));
-        bad ? failed++ : passed++;
-        sn_context_destroy(ctx);
+        report(ctx, cases[k].name, run_case(ctx, cases[k].text, device, rounds)) ? failed++ : passed++;
     }
+    sn_context *ctx;
+    if (sn_context_create(&ctx, NULL)) return 1;
+    report(ctx, "programs in a row", run_row(ctx, device, rounds)) ? failed++ : passed++;
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return failed > 0;
 }
