@@ -88,9 +88,11 @@ static sn_ix clamped(binding *b, sn_ix column) {
 
 /* ---- products ---- */
 
-/* Registers have what is loaded as it is, which takes less room; it becomes what is added up when it is multiplied. */
+static int64_t turns(const binding *b) { return sn_ceil_div(b->r.c.k, b->sc->tile_k); }
+
+/* What is loaded in one turn, long before it is multiplied, takes less room as it is; in many turns the two are side by side. */
 static sn_dtype held_as(const binding *b, const sn_contraction_operand *o) {
-    return o->load.i ? o->from : b->r.c.dtype;
+    return o->load.i && turns(b) == 1 ? o->from : b->r.c.dtype;
 }
 
 /* `to` = the operand, or 0 where mask does not hold, for the lanes of the loop at `at`. */
@@ -98,7 +100,7 @@ static void put_operand(binding *b, sn_cursor at, const sn_contraction_operand *
                         sn_buf to, sn_ix offset, sn_val mask) {
     sn_module *m = b->m;
     sn_contraction_operand held = *o;
-    if (o->load.i) held.value = sn_stmt_get(m, o->load)->result;
+    if (held_as(b, o) == o->from && o->load.i) held.value = sn_stmt_get(m, o->load)->result;
     sn_val x = sn_put_cast(m, at, held_as(b, o), sn_contraction_put(b->cx, at, &b->r.c, &held, &place));
     if (mask.i && !o->load.i) x = sn_put_op3(m, at, SN_LOP_SELECT, mask, x, sn_put_const(m, at, b->r.c.dtype, 0));
     sn_put_store(m, at, to, offset, x);
@@ -173,15 +175,14 @@ static thread open_threads(binding *b, sn_cursor *at) {
 
 /* What a thread has in one turn it loads in front of all else: that need not wait for the kernel in front. */
 static void put_products(binding *b, sn_cursor at) {
-    int64_t turns = sn_ceil_div(b->r.c.k, b->sc->tile_k);
     sn_cursor front = at;
-    if (turns == 1) put_right(b, front, open_threads(b, &front), sn_ix_const(b->m, 0));
+    if (turns(b) == 1) put_right(b, front, open_threads(b, &front), sn_ix_const(b->m, 0));
     thread t = open_threads(b, &at);
     sn_cursor zero = at;
     sn_ix e = open_loop(b, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
-    sn_ix k = open_loop(b, &at, "k", turns, SN_AXIS_SEQ);
-    if (turns > 1) put_right(b, at, t, k);
+    sn_ix k = open_loop(b, &at, "k", turns(b), SN_AXIS_SEQ);
+    if (turns(b) > 1) put_right(b, at, t, k);
     put_sums(b, at, t, k);
 }
 
