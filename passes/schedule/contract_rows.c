@@ -198,8 +198,7 @@ static int64_t bytes_of_right(const sn_contract_rows *r) {
     return sn_mul_clamped(sn_mul_clamped(columns, r->c.k), (int64_t)r->bytes * right_operands(r));
 }
 
-/* May all of the long operands come while the kernel in front runs (pass `start-early`)? All threads together have room for them. */
-static bool comes_early(const sn_contract_rows *r, const sn_target *t) {
+bool sn_contract_rows_early(const sn_contract_rows *r, const sn_target *t) {
     return t->sm >= SN_EARLY_SM && r->settled &&
            bytes_of_right(r) <= (int64_t)t->units * SN_EARLY_THREADS * SN_ROWS_OWN;
 }
@@ -209,7 +208,7 @@ static bool comes_early(const sn_contract_rows *r, const sn_target *t) {
 static uint32_t choose_width(const sn_contract_rows *r, const sn_target *t, int64_t vectors) {
     int64_t piece = (int64_t)r->vector * r->bytes, x = SN_WARP;
     while (x * piece > SN_LINE && vectors / x < t->units) x /= 2;
-    while (x * piece > SN_SECTOR && comes_early(r, t) && 2 * vectors <= x * t->units) x /= 2;
+    while (x * piece > SN_SECTOR && sn_contract_rows_early(r, t) && 2 * vectors <= x * t->units) x /= 2;
     return (uint32_t)x;
 }
 
@@ -220,7 +219,7 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
             own = SN_ROWS_OWN / (int64_t)right_operands(r);
     int64_t most = own / ((int64_t)r->vector * r->bytes);
     if (!sc->block_x) sc->block_x = choose_width(r, t, vectors);
-    if (!sc->block_y && comes_early(r, t)) {
+    if (!sc->block_y && sn_contract_rows_early(r, t)) {
         sc->block_y = 1;
         while (sc->block_y * sc->block_x < SN_EARLY_THREADS && (int64_t)sc->block_y * SN_EARLY_STEPS < r->c.k)
             sc->block_y *= 2;
@@ -240,7 +239,8 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     uint32_t groups = sn_contract_rows_groups(r, sc);
     int64_t steps = sn_ceil_div(r->c.k, sc->block_y), threads = (int64_t)sc->block_x * sc->block_y;
     if (sc->tile_k || !groups) return;
-    if (comes_early(r, t) && most_registers(r, groups, steps) * threads <= SN_FILE_REGS) most = steps * groups;
+    if (sn_contract_rows_early(r, t) && most_registers(r, groups, steps) * threads <= SN_FILE_REGS)
+        most = steps * groups;
     steps = even_steps(steps, most > groups ? most / groups : 1);
     while (steps > 1 && most_registers(r, groups, steps) * threads > SN_FILE_REGS) steps /= 2;
     sc->tile_k = (uint32_t)steps * sc->block_y;
@@ -303,5 +303,5 @@ bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k) {
     sn_contract_rows_find(&r, &why_not, cx, k);
     int64_t blocks = sn_mul_clamped(r.c.batch, sn_ceil_div(r.c.n, headers.at[0].tile_n));
     if (blocks * SN_ROWS_SHARE >= cx->target->units) return true;
-    return comes_early(&r, cx->target) && bytes_of_right(&r) / blocks <= SN_ROWS_WHOLE;
+    return sn_contract_rows_early(&r, cx->target) && bytes_of_right(&r) / blocks <= SN_ROWS_WHOLE;
 }

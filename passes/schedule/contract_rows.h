@@ -18,6 +18,10 @@ typedef struct sn_contract_rows {
 /* Is the kernel a product? */
 bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 
+/* May all of the long operands come while the kernel in front runs (pass `start-early`)? No kernel stores them, and all threads of the
+ * device together have room for them. */
+bool sn_contract_rows_early(const sn_contract_rows *r, const sn_target *t);
+
 /* Is it one whose blocks, each with whole sums, keep the memory busy, or that class contract cuts itself? Then the sums are not cut
  * before. */
 bool sn_contract_rows_fill(sn_pass_ctx *cx, sn_kern k);

@@ -90,9 +90,10 @@ static sn_ix clamped(binding *b, sn_ix column) {
 
 static int64_t turns(const binding *b) { return sn_ceil_div(b->r.c.k, b->sc->tile_k); }
 
-/* What is loaded in one turn, long before it is multiplied, takes less room as it is; in many turns the two are side by side. */
+/* What comes early, long before it is multiplied, takes less room as it is; else the two are side by side. */
 static sn_dtype held_as(const binding *b, const sn_contraction_operand *o) {
-    return o->load.i && turns(b) == 1 ? o->from : b->r.c.dtype;
+    bool early = turns(b) == 1 && sn_contract_rows_early(&b->r, b->cx->target);
+    return o->load.i && early ? o->from : b->r.c.dtype;
 }
 
 /* `to` = the operand, or 0 where mask does not hold, for the lanes of the loop at `at`. */
