@@ -269,9 +269,14 @@ static void butterfly_rows(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t n
     }
 }
 
-/* Combines the n rows of a warp. A thread passes half of a vector's lanes on at each step and keeps the others, until it has one:
- * those from the returned one on. `thread` counts the threads. */
-static lv over_rows_of_warp(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t n, lv thread) {
+/* What a thread has of the n rows of a warp. */
+typedef struct warp_part {
+    lv first;      /* the lanes of the vector from here on ... */
+    uint32_t rows; /* ... as so many others do */
+} warp_part;
+
+/* Combines the n rows of a warp. A thread passes half of a vector's lanes on at each step and keeps the others, until it has one. */
+static warp_part over_rows_of_warp(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t n, lv thread) {
     sn_em *em = &g->em;
     lv first = cx(g, 0);
     for (; n > 1 && can_halve(st, x); n /= 2) {
@@ -288,19 +293,25 @@ static lv over_rows_of_warp(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t 
     bool by_largest = n > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP;
     if (by_largest) sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly_rows, n);
     else butterfly_rows(g, st, x, n);
-    return first;
+    return (warp_part){first, n};
 }
 
-/* Lanes `first` .. of a slot. */
-static void slot_write_lanes(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv slot, lv first, const lv *x) {
+/* Lanes `first` .. of a slot. One of the threads that have them writes them: the bits of the others may differ, where a product and the
+ * sum behind it became one instruction. */
+static void slot_write_lanes(sn_gen *g, const sn_gen_states *st, const exchange *ex, lv slot, lv thread,
+                             const warp_part *part, const lv *x) {
     sn_em *em = &g->em;
+    sn_em_if branch;
+    lv others = em_and(em, thread, cx(g, (int64_t)(part->rows - 1) * g->threads_x));
+    if (part->rows > 1) branch = sn_em_then(em, em_icmp(em, LLVMIntEQ, others, cx(g, 0)), "one_of_rows");
     for (uint32_t k = 0; k < st->n; k++) {
         uint32_t bytes = sn_dtype_bytes(st->dtypes[k]), all = bytes * sn_em_lanes(x[k]);
-        lv by = em_imul(em, first, cx(g, bytes)), p = slot_address(g, st, ex, k, slot);
+        lv by = em_imul(em, part->first, cx(g, bytes)), p = slot_address(g, st, ex, k, slot);
         p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &by, 1, "");
         lv s = LLVMBuildStore(em->b, sn_math_to_storage(em, st->dtypes[k], x[k]), p);
         LLVMSetAlignment(s, all < 16 ? all : 16);
     }
+    if (part->rows > 1) sn_em_end(em, &branch);
 }
 
 /* The rows of warps, each in the slots of its columns, become half as many until few are left, which every thread adds up itself. */
@@ -310,9 +321,9 @@ static void over_warps_of_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
     uint32_t width = g->threads_x, n = rows_of_warp(g), rows = g->threads_y / n;
     lv thread = em_iadd(em, em_imul(em, g->thread_y, cx(g, width)), g->thread_x);
     exchange ex = exchange_begin(g, st, x, width * rows);
-    lv first = over_rows_of_warp(g, st, x, n, thread);
+    warp_part part = over_rows_of_warp(g, st, x, n, thread);
     lv slot = em_iadd(em, em_imul(em, LLVMBuildUDiv(em->b, g->thread_y, cx(g, n), ""), cx(g, width)), g->thread_x);
-    slot_write_lanes(g, st, &ex, slot, first, x);
+    slot_write_lanes(g, st, &ex, slot, thread, &part, x);
     sn_gen_barrier(g);
     for (; rows > FEW; rows /= 2) {
         lv other[SN_GEN_STATES], sum[SN_GEN_STATES];
