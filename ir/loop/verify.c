@@ -45,9 +45,8 @@
  *        threads around it, and registers are those of the iteration's thread, to which the block.x nest does not store
  *   L29  an alternative of a kernel stands behind it, is scheduled as it is and has its parameters; that kernel is none itself
  *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
- *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no
- *        cluster axis in front of that; there it stores to registers alone, and loads from those, constants, invariant
- *        formals and inputs that no output is written back to
+ *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no cluster axis in
+ *        front of that; there it stores to registers alone, and loads from those, constants, invariant formals and inputs that no output is written back to
  *
  * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
@@ -755,12 +754,10 @@ static bool comes_before_a_wait(const verifier *v, const sn_stmt_rec *r) {
 
 static sn_status check_wait(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     if (r->op != SN_LOP_WAIT) return SN_OK;
-    if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L31: a wait in a kernel that is not scheduled");
-    if (sn_kern_segments(v->m, v->k) > 1 || sn_kern_posts(v->m, v->k))
-        return FAIL("L31: a wait in a kernel of several grids, or whose blocks wait for each other");
+    if (!sn_kern_get(v->m, v->k)->scheduled || sn_kern_segments(v->m, v->k) > 1 || sn_kern_posts(v->m, v->k))
+        return FAIL("L31: a wait in a kernel that is not scheduled, has several grids, or posts");
     for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(v->m, up)->parent)
-        if (sn_stmt_get(v->m, up)->op != SN_LOP_LOOP || sn_stmt_get(v->m, up)->kind != SN_AXIS_GRID)
-            return FAIL("L31: a wait stands inside something else than the grid");
+        if (!sn_is_grid(v->m, up)) return FAIL("L31: a wait stands inside something else than the grid");
     for (sn_stmt t = sn_kern_get(v->m, v->k)->first; t.i != s.i; t = sn_stmt_walk_next(v->m, t))
         if (!comes_before_a_wait(v, sn_stmt_get(v->m, t)))
             return FAIL("L31: in front of the wait stands what may have to wait: %s",

@@ -52,10 +52,6 @@ typedef struct starter {
 
 /* ---- kernels ---- */
 
-static bool is_grid(const sn_module *m, sn_stmt s) {
-    return sn_stmt_get(m, s)->op == SN_LOP_LOOP && sn_stmt_get(m, s)->kind == SN_AXIS_GRID;
-}
-
 static bool has_boxes(const sn_module *m, sn_kern k) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
         if (sn_stmt_get(m, s)->bulk && sn_is_box(m, s)) return true;
@@ -71,7 +67,7 @@ static bool look(starter *f) {
     if (!k->scheduled || sn_kern_is_library(k) || sn_kern_posts(m, f->k) || sn_sched_cluster(&k->sched) > 1)
         return false;
     if (sn_kern_segments(m, f->k) != 1 || has_boxes(m, f->k)) return false;
-    for (; s.i && is_grid(m, s); s = sn_stmt_get(m, s)->first) {
+    for (; s.i && sn_is_grid(m, s); s = sn_stmt_get(m, s)->first) {
         int64_t n;
         if (!sn_ix_is_const(m, sn_stmt_extent(m, s), &n)) return false;
         f->blocks = sn_mul_clamped(f->blocks, n);
