@@ -209,11 +209,19 @@ static bool give_term(pixels *p, const sn_ix_term *t) {
     return true;
 }
 
+/* A test of lanes that always holds bounds nothing: what is left of the offset may be channels, too, as where a group begins. */
+static void drop_idle_test(pixels *p) {
+    const sn_box_dim *d = &p->box->dims[0];
+    sn_range at = sn_ix_range(p->m, d->at);
+    if (at.lo >= 0 && at.hi <= d->size - d->box) p->lanes_tested = false;
+}
+
 /* Short terms first, which may be channels. */
 static bool share_out(pixels *p) {
     const sn_ix_term *terms;
     sn_ix_term one, sorted[MOST_TERMS];
     uint32_t n = sn_ix_terms(p->m, p->offset, &terms, &p->box->offset, &one);
+    if (p->lanes_tested) drop_idle_test(p);
     if (n > MOST_TERMS) return refuse(p, "its offset has too many terms");
     for (uint32_t i = 0; i < n; i++) {
         uint32_t k = i;

@@ -96,7 +96,10 @@ static bool plan_axis(conv_plan *p, uint32_t k) {
 
 /* ---- weights ---- */
 
-/* w[O, C, T1*u1, ..] as w[O*u1*.., C, T1, ..] for the axes whose phases are joined; channel (o, j) has taps u - 1 -
+/* Phases come before channels, which stay neighbours where they lie innermost; behind them where channels are of groups. */
+static bool is_phase_first(const conv_plan *p) { return p->g.groups == 1; }
+
+/* w[O, C, T1*u1, ..] as w[u1*..*O, C, T1, ..] for the axes whose phases are joined; channel (j, .., o) has taps u - 1 -
  * j, .. */
 static sn_nd join_weights(conv_plan *p) {
     sn_module *m = p->m;
@@ -115,8 +118,9 @@ static sn_nd join_weights(conv_plan *p) {
         out[0] = sn_ix_scale(m, out[0], a->phases);
     }
     if (!joined) return p->w;
-    for (uint32_t k = 0; k < joined; k++) perm[1 + k] = flip[k];
-    perm[1 + joined] = 1;
+    uint32_t first = is_phase_first(p) ? 0 : 1;
+    for (uint32_t k = 0; k < joined; k++) perm[first + k] = flip[k];
+    perm[first ? 0 : joined] = 0, perm[1 + joined] = 1;
     for (uint32_t k = 0; k < p->g.n; k++) perm[2 + joined + k] = at[k];
     sn_attr attr = {.id = SN_ATTR_AXES, .ints = {flip, joined}};
     sn_nd w = sn_graph_reshape(m, p->w, split, rank);
@@ -136,21 +140,23 @@ static sn_nd cut_axis(const conv_plan *p, sn_nd y, uint32_t k) {
     return sn_graph_pad(p->m, y, low, high, 0);
 }
 
-/* y[N, O*u1*.., Q1, ..] as y[N, O, Q1*u1, ..] for the axes whose phases are joined. */
+/* y[N, u1*..*O, Q1, ..] as y[N, O, Q1*u1, ..] for the axes whose phases are joined. */
 static sn_nd spread_channels(const conv_plan *p, sn_nd y) {
     sn_module *m = p->m;
     sn_type t = *sn_graph_type(m, y);
-    sn_ix split[SN_MAX_RANK] = {t.shape[0], p->y.shape[1]}, out[SN_MAX_RANK] = {t.shape[0], p->y.shape[1]};
-    int64_t perm[SN_MAX_RANK] = {0, 1};
-    uint32_t rank = 2, joined = 0, to = 2;
+    sn_ix split[SN_MAX_RANK] = {t.shape[0]}, out[SN_MAX_RANK] = {t.shape[0], p->y.shape[1]};
+    int64_t perm[SN_MAX_RANK] = {0};
+    uint32_t first = is_phase_first(p) ? 1 : 2, rank = first, joined = 0, to = 2;
     for (uint32_t k = 0; k < p->g.n; k++)
         if (p->axis[k].joined) split[rank++] = sn_ix_const(m, p->axis[k].phases);
+    perm[1] = first == 1 ? rank++ : 1;
+    split[perm[1]] = p->y.shape[1];
     for (uint32_t k = 0; k < p->g.n; k++) {
         perm[to++] = rank;
         split[rank++] = t.shape[2 + k];
         out[2 + k] = t.shape[2 + k];
         if (!p->axis[k].joined) continue;
-        perm[to++] = 2 + joined++;
+        perm[to++] = first + joined++;
         out[2 + k] = sn_ix_scale(m, out[2 + k], p->axis[k].phases);
     }
     if (!joined || !y.i) return y;

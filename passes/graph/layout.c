@@ -12,7 +12,7 @@
  *     what is computed from these in their shape; and
  *   - are wanted so: by a convolution, by a reduction over pixels or channels of what a convolution or the caller offers (not
  *     by those of a transformer behind a permute), by a permute that takes them there, and by what is computed from them and
- *     wanted so.
+ *     wanted so, channels that become pixels (the phases of a transposed convolution, a pixel shuffle) included.
  * Where all of a channel is summed, as the statistics of a batch norm in training are, channels stay together: a
  * kernel of few columns would have few blocks. What follows a convolution and ends in narrower elements is copied
  * where a reduction reads it, so that it is these that are stored behind the convolution and read again, and not its
@@ -105,7 +105,8 @@ static bool is_offered(layout *l, sn_nd x) {
         bool image = l->flags[n->in[0].i] & OFFERED;
         l->way[x.i] = (uint8_t)sn_layout_way_of(l->cx, x, image);
         if ((l->flags[x.i] & GATHERED) || l->way[x.i] == SN_LAYOUT_GRADIENT) return false;
-        return l->way[x.i] == SN_LAYOUT_ANY ? image : l->way[x.i] != SN_LAYOUT_NONE;
+        if (l->way[x.i] == SN_LAYOUT_NONE || l->way[x.i] == SN_LAYOUT_FIRST) return false;
+        return l->way[x.i] != SN_LAYOUT_ANY || image;
     }
     /* with one axis of pixels the way there and the way back are one permute: what lies channels-last goes there */
     if (permutes_to(m, x, sn_layout_back)) return n->type.rank > 3 || !(l->flags[n->in[0].i] & OFFERED);
@@ -161,6 +162,20 @@ static void want_narrowed(layout *l, sn_nd x) {
     if (l->flags[x.i] & NARROWED) want(l, x, WANTED | COPIED);
 }
 
+/* y of a permute x of reshape(y), which takes channels apart, [N, C1, .., Ck, S1, .., Sn]: some of them go to the pixels. None: x is
+ * something else. */
+static sn_nd spread_from(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x), *split = n->n_in ? sn_node_get(m, n->in[0]) : n;
+    if (n->op != SN_OP_PERMUTE || split->op != SN_OP_RESHAPE) return (sn_nd){0};
+    const sn_type *from = sn_type_of(m, split->in[0]), *parts = &split->type;
+    const int64_t *perm = sn_node_attr(m, x, SN_ATTR_PERM)->ints.at;
+    uint32_t rank = from->rank, more = parts->rank - rank;
+    bool spreads = rank > 2 && parts->rank > rank && perm[0] == 0 && perm[1] <= 1 + (int64_t)more;
+    for (uint32_t k = 0; k < rank && spreads; k++)
+        if (k != 1) spreads = sn_ix_eq(from->shape[k], parts->shape[k ? k + more : 0]);
+    return spreads ? split->in[0] : (sn_nd){0};
+}
+
 static void want_operands(layout *l, sn_nd x) {
     const sn_module *m = l->cx->m;
     const sn_node_rec *n = sn_node_get(m, x);
@@ -175,6 +190,9 @@ static void want_operands(layout *l, sn_nd x) {
     } else if (sn_layout_sinks(m, x) && (l->flags[x.i] & WANTED)) {
         for (uint32_t k = 0; k < n->n_in; k++)
             if (sn_layout_carries(m, x, k)) want(l, n->in[k], WANTED);
+    } else if (l->flags[x.i] & WANTED) {
+        sn_nd from = spread_from(m, x);
+        if (from.i) want(l, from, WANTED);
     }
 }
 
@@ -215,6 +233,7 @@ static sn_nd convolution(layout *l, sn_nd was, sn_nd x) {
     if (way == SN_LAYOUT_PATCHES) x = sn_layout_conv_patches(m, x);
     if (way == SN_LAYOUT_JOINED) x = sn_layout_conv_joined(m, x);
     if (way == SN_LAYOUT_GRADIENT) x = sn_layout_conv_gradient(m, x);
+    if (way == SN_LAYOUT_FIRST) x = sn_layout_conv_first(m, x);
     return x.i && is_last(l->flags[was.i]) ? sn_layout_laid_out(m, x) : x;
 }
 

@@ -31,6 +31,7 @@ sn_nd sn_layout_laid_out(sn_module *m, sn_nd x);
 typedef enum sn_layout_way {
     SN_LAYOUT_NONE,    /* no tensor copies: as it is */
     SN_LAYOUT_ANY,     /* reads and writes either order: done by threads */
+    SN_LAYOUT_FIRST,   /* the pixels of a channel side by side: done by threads that read windows */
     SN_LAYOUT_PRODUCT, /* the same: a product of matrices, of pixels by channels or the other way round */
     SN_LAYOUT_LAST,    /* of twins */
     SN_LAYOUT_PATCHES, /* of a copy of windows that do not overlap: a product */
@@ -42,6 +43,7 @@ typedef enum sn_layout_way {
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd conv, bool image_offered);
 /* The same convolution, of operands that are laid out for it. */
 sn_nd sn_layout_conv_last(sn_module *m, sn_nd conv);
+sn_nd sn_layout_conv_first(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_patches(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd conv);

@@ -5,6 +5,7 @@
  *     joined   x' = copy(pad(permute(x))) : [N, Hp, Wp, Cp]
  *              windows of KW*Cp neighbours of its rows, stride*Cp apart  : [N, Hp, OW, KW*Cp]
  *              conv(permute(windows), w packed alike : [O, KW*Cp, KH, 1])
+ *     first    x' = copy(x) : [N, C, H, W], where x lies channels-last: for threads that read windows
  *     patches  x' = copy of windows that tile the image : [N, OH, OW, C*KH*KW]
  *              a product of single pixels, with w as it is : [O, C*KH*KW, 1, 1]
  *
@@ -206,8 +207,8 @@ static double windows_cycles(const sn_target *t, const shape *s) {
     return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
-/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles? */
-static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies) {
+/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
+static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies, double others) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
                     .batch = s->g.groups / together,
@@ -216,7 +217,7 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t t
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
     double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
-    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < threads;
+    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < threads + others;
 }
 
 /* No zeros between elements. */
@@ -226,9 +227,17 @@ static bool is_dense(const shape *s) {
     return true;
 }
 
-static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, double copies) {
+/* Threads do groups of one channel in either order. Groups of several they do where the pixels of a channel lie together: an
+ * image that is offered channels-last is taken there and back. */
+static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered,
+                                   double copies) {
     int64_t together = sn_layout_together(cx->m, x, s->dtype);
-    return together && pays(cx, x, s, mma, together, copies) ? SN_LAYOUT_LAST : SN_LAYOUT_ANY;
+    bool either = s->weights[1] == 1;
+    double others = 0;
+    if (image_offered && !either)
+        others = conversion_cycles(cx->target, s, s->image) + conversion_cycles(cx->target, s, s->result);
+    if (together && pays(cx, x, s, mma, together, copies, others)) return SN_LAYOUT_LAST;
+    return either ? SN_LAYOUT_ANY : SN_LAYOUT_FIRST;
 }
 
 static bool is_left_to_library(const sn_module *m, sn_nd x) {
@@ -257,12 +266,13 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
     if (s.taps > s.result[0] * s.pixels) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
-        return is_dense(&s) && s.g.groups == 1 && pays(cx, x, &s, mma, 1, copies) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
+        return is_dense(&s) && s.g.groups == 1 && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT
+                                                                                     : SN_LAYOUT_NONE;
     }
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
-    if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, copies);
+    if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, image_offered, copies);
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
-    if (!pays(cx, x, &s, mma, 1, copies)) return SN_LAYOUT_ANY;
+    if (!pays(cx, x, &s, mma, 1, copies, 0)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
 }
@@ -276,6 +286,14 @@ sn_nd sn_layout_conv_last(sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     sn_nd in[] = {sn_layout_laid_out(m, n->in[0]), sn_layout_laid_out(m, n->in[1])};
     return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+}
+
+sn_nd sn_layout_conv_first(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    const sn_attr *order = sn_node_attr(m, n->in[0], SN_ATTR_PERM);
+    sn_nd in[] = {n->in[0], n->in[1]};
+    if (order && order->ints.at[1] == (int64_t)n->type.rank - 1) in[0] = sn_graph_copied(m, in[0]);
+    return in[0].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : in[0];
 }
 
 static sn_nd last_of(sn_module *m, sn_nd x) {

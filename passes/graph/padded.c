@@ -93,10 +93,10 @@ void sn_choice_padded_candidates(sn_choice_list *out, const sn_choice_question *
 static double whole(double n, double of) { return (double)(int64_t)((n + of - 1) / of); }
 static double least(double a, double b) { return a == 0 || b < a ? b : a; }
 
-/* Square tiles of the product, K in parts side by side, that the busiest multiprocessor does one after the other. */
-static double turns_of(const sn_choice_question *q, double side, double parts) {
+/* Tiles of the product, K in parts side by side, that the busiest multiprocessor does one after the other. */
+static double turns_of(const sn_choice_question *q, double rows, double columns, double parts) {
     const sn_product *p = q->product;
-    double tiles = (double)p->batch * parts * whole((double)p->m, side) * whole((double)p->n, side);
+    double tiles = (double)p->batch * parts * whole((double)p->m, rows) * whole((double)p->n, columns);
     return whole(tiles, q->target->units);
 }
 
@@ -110,20 +110,21 @@ double sn_choice_cycles_by_threads(const sn_choice_question *q, sn_dtype dtype, 
     double cycles = 0, single = sn_dtype_bytes(dtype) < WORD ? SN_CHOICE_SINGLE : SN_CHOICE_SINGLE_WORD;
     for (int64_t side = LEAST; side <= 2 * SN_CHOICE_TILES; side *= 2) {
         double elements = 2 * (double)side * STEP * whole((double)q->product->k / parts, STEP);
-        cycles = least(cycles, turns_of(q, (double)side, parts) * elements * single / THOUSAND);
+        cycles = least(cycles, turns_of(q, (double)side, (double)side, parts) * elements * single / THOUSAND);
     }
     return cycles;
 }
 
-/* Tensor copies bring boxes: one product of what the instruction multiplies. Where several stand for one, low tiles do
- * not pay. */
+/* Tensor copies bring boxes: one product of what the instruction multiplies. Where several stand for one, tiles of few rows do
+ * not pay, since each tile makes the parts of its columns; those of few columns do. */
 static double by_boxes(const sn_choice_question *q, sn_dtype dtype, double parts, sn_mma mma) {
     double products = 0, rate = (double)SN_CHOICE_BROUGHT / sn_dtype_bytes(sn_mmas[mma].operand);
     int64_t lowest = sn_choice_products(q, dtype) > 1 ? SN_CHOICE_TILES : SN_CHOICE_TILE;
-    for (int64_t side = lowest; side <= SN_CHOICE_TILES; side *= 2) {
-        double tile = (double)side * (double)side * (double)q->product->k / parts;
-        products = least(products, turns_of(q, (double)side, parts) * tile);
-    }
+    for (int64_t rows = lowest; rows <= SN_CHOICE_TILES; rows *= 2)
+        for (int64_t columns = SN_CHOICE_TILE; columns <= rows; columns *= 2) {
+            double tile = (double)rows * (double)columns * (double)q->product->k / parts;
+            products = least(products, turns_of(q, (double)rows, (double)columns, parts) * tile);
+        }
     return products / rate;
 }
 

@@ -506,8 +506,17 @@ static void put_elements(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     if (b->staged.i) stage_stores(b, at, &spot, p);
 }
 
+/* Boxes may still read what they store of the tile before: the barriers of a pipe's steps, which stand between, do not wait for
+ * that. */
+static void wait_for_boxes(sn_contract_binding *b, sn_cursor at) {
+    int64_t turns;
+    bool one_tile = sn_ix_is_const(b->m, b->turn, &turns);
+    if (b->staged.i && !b->stores_rows && b->n_copies == 1 && !one_tile) sn_put_barrier(b->m, at);
+}
+
 /* The next part's loads, if there is one, are on their way meanwhile. */
 static void put_epilogue(sn_contract_binding *b, sn_cursor at) {
+    wait_for_boxes(b, at);
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL), next = sn_ix_addc(b->m, p, 1);
     if (b->n_ahead && b->n_parts > 1) {
         sn_stmt more = sn_put_if(b->m, at, next, sn_ix_const(b->m, b->n_parts));

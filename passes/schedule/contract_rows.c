@@ -274,7 +274,8 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_sched sc = *pinned;
     if (!sn_contract_rows_find(&r, &why_not, cx, k)) return SN_OK;
     bool open = pinned->cls == SN_SCHED_NONE;
-    if (!r.bytes || (open && (r.c.n < SN_ROWS_COLUMNS || r.c.k < SN_ROWS_STEPS))) return SN_OK;
+    int64_t least = r.c.m > 1 ? SN_ROWS_SHARED_STEPS : SN_ROWS_STEPS;
+    if (!r.bytes || (open && (r.c.n < SN_ROWS_COLUMNS || r.c.k < least))) return SN_OK;
     sc.cls = SN_SCHED_CONTRACT;
     if (!sc.tile_m) sc.tile_m = (uint32_t)r.c.m;
     if (r.along) choose_along(&sc, &r, cx);

@@ -70,12 +70,18 @@ static uint32_t line_of(const sn_contract_binding *b, uint32_t operand) {
     return bytes % SN_LINE ? SN_LINE / 2 : SN_LINE;
 }
 
+/* Vectors of an operand in a step. */
+static int64_t vectors_of(const sn_contract_binding *b, uint32_t operand) {
+    return size_of(b, operand) / vector_length(b, operand);
+}
+
+/* Threads have as many vectors each, or some have one and the others none, as those of tiles of few columns. */
 bool sn_contract_fits_terms(const sn_contract_binding *b) {
     bool fits = true;
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
-        int64_t columns = sn_contract_rows(b, i) * sn_dtype_bytes(SN_BF16);
+        int64_t columns = sn_contract_rows(b, i) * sn_dtype_bytes(SN_BF16), all = vectors_of(b, i);
         fits &= !is_right(b, i) || !b->across[i] || columns % line_of(b, i) == 0;
-        fits &= !is_right(b, i) || size_of(b, i) / vector_length(b, i) % b->nest.threads == 0;
+        fits &= !is_right(b, i) || all < b->nest.threads || all % b->nest.threads == 0;
     }
     return fits;
 }
@@ -121,6 +127,7 @@ typedef struct vectors {
     sn_buf held;
     sn_ix x;
     int64_t length, each; /* of a vector; of a thread */
+    int64_t all;          /* of the operand: threads beyond them have none */
 } vectors;
 
 /* Row and place among the steps of element e of vector u. Two lines that half a warp stores are 4 apart, where they lie
@@ -129,7 +136,7 @@ static void place_of(sn_contract_binding *b, uint32_t operand, const vectors *of
                      sn_ix *p) {
     sn_module *m = b->m;
     int64_t width = SN_LINE / sn_dtype_bytes(SN_F32), depth = b->sc->tile_k;
-    sn_ix number = sn_ix_fma(b->m, b->nest.threads, u, of->x);
+    sn_ix number = sn_ix_modc(m, sn_ix_fma(m, b->nest.threads, u, of->x), of->all);
     if (!b->across[operand]) {
         *row = sn_ix_divc(m, number, depth / of->length);
         *p = sn_ix_fma(b->m, of->length, sn_ix_modc(m, number, depth / of->length), e);
@@ -170,10 +177,11 @@ static void put_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, 
 }
 
 static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
-    int64_t threads = b->nest.threads, length = vector_length(b, operand);
-    vectors of = {.length = length, .each = size_of(b, operand) / length / threads};
+    int64_t threads = b->nest.threads, length = vector_length(b, operand), all = vectors_of(b, operand);
+    vectors of = {.length = length, .each = all < threads ? 1 : all / threads, .all = all};
     of.held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, length * of.each, threads * b->sc->cluster);
     of.x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
+    if (all < threads) at = sn_at_end(b->k, sn_put_if(b->m, at, of.x, sn_ix_const(b->m, all)));
     hold_vectors(b, at, operand, &of);
     put_vectors(b, at, operand, &of, k);
 }
