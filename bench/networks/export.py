@@ -1,4 +1,4 @@
-"""export.py OUT [NAME_DTYPE...]: the networks of models.py as ONNX, with an input and outputs in float64 beside each.
+"""export.py OUT [NAME_DTYPE...]: the networks of models.py (and by name those of others.py) as ONNX, with an input and outputs in float64 beside each.
 
 NAME_DTYPE.onnx, NAME_DTYPE.x.npy and NAME_DTYPE.y0.npy, .y1. What a network of bf16 gives in float64 comes from its own weights, those of
 bfloat16.
@@ -7,7 +7,7 @@ import sys
 import warnings
 import numpy as np
 import torch
-from models import DTYPES, MODELS, make
+from models import make, pairs
 
 warnings.filterwarnings("ignore")
 
@@ -28,11 +28,9 @@ def export(out, name, dtype, device):
 def main():
     out, wanted = sys.argv[1], sys.argv[2:]
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for name in MODELS:
-        for dtype in DTYPES:
-            if not wanted or f"{name}_{dtype}" in wanted:
-                export(out, name, dtype, device)
-                print(name, dtype, flush=True)
+    for name, dtype in pairs(wanted):
+        export(out, name, dtype, device)
+        print(name, dtype, flush=True)
 
 
 main()

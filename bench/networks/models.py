@@ -1,6 +1,6 @@
 """Six networks in plain torch.nn, with random weights: the architectures of the papers, sizes as torchvision and transformers have them.
 
-MODELS: name -> (module, example inputs). Attention is scaled_dot_product_attention for PyTorch, and its parts for the export.
+MODELS: name -> (module, example inputs); others.py has more, for those who ask for them by name. Attention is scaled_dot_product_attention for PyTorch, and its parts for the export.
 """
 import math
 import torch
@@ -219,9 +219,15 @@ class Inside(nn.Module):
         return tuple(t.float() for t in y) if isinstance(y, tuple) else y.float()
 
 
+def pairs(wanted):
+    """Names with their dtypes: those of the list ["unet_f32", ..], or all of MODELS."""
+    return [n.rsplit("_", 1) for n in wanted] if wanted else [[n, d] for n in MODELS for d in DTYPES]
+
+
 def make(name, dtype):
     """The module and its input, the same in every process. Inputs and outputs are float32, or positions."""
+    from others import OTHERS  # which is made of what stands above
     torch.manual_seed(0)
-    module, example = MODELS[name]
+    module, example = (MODELS | OTHERS)[name]
     m, x = spread(module()).to(DTYPES[dtype]), example()
     return (m if dtype == "f32" else Inside(m, DTYPES[dtype])).eval(), x

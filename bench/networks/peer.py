@@ -10,7 +10,7 @@ import os
 import time
 import numpy as np
 import torch
-from models import DTYPES, MODELS, make
+from models import make, pairs
 from triton.testing import do_bench
 
 
@@ -57,17 +57,14 @@ def main():
     ap.add_argument("--only", default="")
     ap.add_argument("--outputs", default=".")
     a = ap.parse_args()
-    for name in MODELS:
-        for dtype in DTYPES:
-            if a.only and f"{name}_{dtype}" not in a.only.split(","):
-                continue
-            rec = {"name": f"{name}_{dtype}"}
-            try:
-                with torch.no_grad():
-                    measure(rec, name, dtype, a.modes.split(","), a.outputs)
-            except Exception as e:
-                rec["error"] = repr(e)[:300]
-            print(json.dumps(rec), flush=True)
+    for name, dtype in pairs([n for n in a.only.split(",") if n]):
+        rec = {"name": f"{name}_{dtype}"}
+        try:
+            with torch.no_grad():
+                measure(rec, name, dtype, a.modes.split(","), a.outputs)
+        except Exception as e:
+            rec["error"] = repr(e)[:300]
+        print(json.dumps(rec), flush=True)
 
 
 main()
