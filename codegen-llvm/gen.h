@@ -166,6 +166,7 @@ typedef struct sn_gen {
     sn_axis lane_axis; /* none outside */
     uint32_t lanes;    /* 1 outside */
     sn_gen_run run;    /* lanes and lane_axis are those of scalars inside */
+    lv places;         /* those of the rows whose keys were compared last (keyed.c) */
     uint32_t apart;    /* of the reduction around this place, which its parts leave as they are (reduce.c); 0: none */
 
     /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
@@ -366,6 +367,18 @@ void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t 
 /* Where they are bytes: the state with x, lane by lane; all lanes of the state become one. false: nothing was done. */
 bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x);
 bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state);
+/* n vectors become one, lane by lane. */
+bool sn_gen_combine_byte_rows(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, uint32_t n, lv *state);
+/* Is the state a test of columns, which a loop carries as bytes? What it begins with; with x; what it comes to. */
+bool sn_gen_tests_bytes(sn_gen *g, const sn_gen_states *st);
+lv sn_gen_tested_none(sn_gen *g, sn_comb comb);
+lv sn_gen_tested_next(sn_gen *g, sn_comb comb, lv state, lv x);
+lv sn_gen_tested_all(sn_gen *g, lv state);
+/* The same of a sum of bytes of columns, which the loop s carries as 32 bits. */
+bool sn_gen_sums_bytes(sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st);
+lv sn_gen_summed_none(sn_gen *g);
+lv sn_gen_summed_next(sn_gen *g, lv state, lv x);
+lv sn_gen_summed_all(sn_gen *g, lv state);
 /* The larger or smaller of two words, 16 bits by 16 bits; from 9.0 on. */
 lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y);
 
@@ -549,11 +562,22 @@ bool sn_gen_runs(sn_gen *g, sn_stmt s);
 /* ======== nests ======== */
 
 /* ---- keyed.c ---- */
+/* Is s, around columns of bytes, such a reduction, whose rows are places? What it comes to: x has the values of each. */
+bool sn_gen_has_key_rows(sn_gen *g, const sn_stmt_rec *s);
+void sn_gen_keyed_rows(sn_gen *g, const sn_stmt_rec *s, const lv *x, lv *state);
+/* Is s a loop over them that makes positions at its end? What it carries, with the values of an iteration, and what that comes to. */
+bool sn_gen_has_key_loop(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *rows);
+void sn_gen_key_loop_begin(sn_gen *g, const sn_stmt_rec *s, lv *state);
+void sn_gen_key_loop_next(sn_gen *g, const sn_stmt_rec *s, lv value, lv *state);
+void sn_gen_key_loop_end(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *rows, lv *state);
 /* Is s, whose innermost part is over `lanes` (s itself, or a vector in its written-out iterations), a reduction with
  * positions by keys? */
 bool sn_gen_has_keys(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes);
-/* What it comes to: x has the values of each iteration. */
-void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, lv *state);
+/* Which lanes of the iteration that was just translated are elements, where the first ones may be none, too; NULL: all, or all
+ * but the last ones. */
+lv sn_gen_key_lanes(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes);
+/* What it comes to: x has the values of each iteration, `in` its lanes. */
+void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, const lv *in, lv *state);
 
 /* ---- reduce.c ---- */
 void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s);

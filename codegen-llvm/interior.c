@@ -8,7 +8,8 @@
  *     else { region }
  *
  * So it is where a thread of a scan has steps that are written out: they are one region, whose loads go together as long as
- * no edge touches any of them.
+ * no edge touches any of them. And where the loop stands inside of the lanes, whose columns have as many rows but for some:
+ * those of a wide column (passes/loops/split_reduction.c), of which the last row is not whole.
  *
  * And where a whole block scans, whether all positions of its part, or of an iteration, are inside is the same for all
  * its threads. So all it does is translated twice, barriers included: few hold an end of the row.
@@ -32,16 +33,22 @@ typedef struct inner_axes {
     int64_t lanes;
 } inner_axes;
 
+static void add_inner(inner_axes *in, sn_gen *g, sn_axis ax, int64_t n) {
+    in->at[in->n] = ax;
+    in->first[in->n] = sn_ix_const(g->m, 0);
+    in->last[in->n++] = sn_ix_const(g->m, n - 1);
+}
+
+/* Lanes around the loop are one of them. */
 static bool find_inner(inner_axes *in, sn_gen *g, sn_stmt s, const sn_stmt_rec *loop) {
-    *in = (inner_axes){.lanes = 1};
+    *in = (inner_axes){.lanes = g->lanes};
+    if (g->lanes > 1) add_inner(in, g, g->lane_axis, g->lanes);
     for (const sn_stmt_rec *r = sn_stmt_get(g->m, sn_stmt_get(g->m, s)->parent); r != loop;
          r = sn_stmt_get(g->m, r->parent)) {
         int64_t n = r->axis.i ? sn_gen_extent(g, r->axis) : -1;
         if (n < 1 || in->n == MAX_INNER) return false;
         if (r->kind == SN_AXIS_VECTOR) in->lanes = n;
-        in->at[in->n] = r->axis;
-        in->first[in->n] = sn_ix_const(g->m, 0);
-        in->last[in->n++] = sn_ix_const(g->m, n - 1);
+        add_inner(in, g, r->axis, n);
     }
     return true;
 }
@@ -264,9 +271,21 @@ static void forget(sn_gen *g, const sn_stmt_rec *loop) {
     }
 }
 
+/* Do the lanes around the loop answer a test of it differently? */
+static bool lanes_differ(sn_gen *g, const sn_stmt_rec *loop) {
+    for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op != SN_LOP_IN) continue;
+        sn_ix e = sn_gen_resolve(g, r->ix);
+        if (sn_ix_uses_axis(g->m, e, g->lane_axis) && !sn_gen_in_uniform(g, e, sn_gen_resolve(g, r->bound)))
+            return true;
+    }
+    return false;
+}
+
 /* NULL: the region is translated once. */
 static lv interior(sn_gen *g, const sn_stmt_rec *loop) {
-    if (g->lanes > 1 || !can_have_two(g, loop)) return NULL;
+    if ((g->lanes > 1 && (!g->gpu || !lanes_differ(g, loop))) || !can_have_two(g, loop)) return NULL;
     lv known = g->gpu ? NULL : all_known(g, loop);
     if (!g->gpu && !known) forget(g, loop);
     lv hold = all_hold(g, loop);
@@ -290,6 +309,8 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
         LLVMPositionBuilderAtEnd(em->b, blocks[part]);
         body(g, user);
         sn_gen_release(g, mark);
+        for (uint32_t k = 0; k < n && g->status == SN_OK; k++)
+            if (g->lanes > 1 && before[k]) state[k] = sn_em_splat(em, state[k], sn_em_lanes(before[k]));
         blocks[part] = LLVMGetInsertBlock(em->b);
         LLVMBuildBr(em->b, join);
         if (part) break;

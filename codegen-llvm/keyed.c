@@ -10,7 +10,9 @@
  * instructions an element and one to convert it. One by one (combine.c) it takes 15 to 18, where memory leaves time
  * for 7 (bytes) and 14 (halves). An earlier place wins a tie, so that the first of equal elements wins if positions
  * grow with places, which is asked here. What a mask leaves out has the identity as its value, and comes behind what
- * it does not. GPUs alone.
+ * it does not: of a row whose first vector starts before it (passes/schedule/inner.c) the place of such a lane is worse
+ * than all others, and none where nothing else is left. Columns of bytes have the number of the row as their place, each
+ * lane one of its own, so that their positions are made once for all rows that are written out. GPUs alone.
  */
 #include "codegen-llvm/gen.h"
 
@@ -29,22 +31,31 @@ static bool grows(sn_gen *g, sn_ix e, sn_axis u, sn_axis v, bool strictly) {
     return of_v > 0 && (!u.i || of_u >= of_v * lanes);
 }
 
-static bool is_bound(sn_gen *g, sn_val mask, sn_axis u, sn_axis v) {
+/* *early: it may not hold for the first places, either. */
+static bool is_bound(sn_gen *g, sn_val mask, sn_axis u, sn_axis v, bool *early) {
     const sn_stmt_rec *r = def(g, mask);
-    if (r->op == SN_LOP_AND) return is_bound(g, r->in[0], u, v) && is_bound(g, r->in[1], u, v);
+    if (r->op == SN_LOP_AND) return is_bound(g, r->in[0], u, v, early) && is_bound(g, r->in[1], u, v, early);
     if (r->op != SN_LOP_IN || sn_ix_uses_axis(g->m, r->bound, v) || (u.i && sn_ix_uses_axis(g->m, r->bound, u)))
         return false;
-    return grows(g, r->ix, u, v, false) && sn_ix_range(g->m, r->ix).lo >= 0 && !sn_ix_uses_vals(g->m, r->bound);
+    *early |= !g->known[mask.i] && sn_ix_range(g->m, r->ix).lo < 0;
+    return grows(g, r->ix, u, v, false) && !sn_ix_uses_vals(g->m, r->bound);
 }
 
 /* An index, or where a bound does not hold the last position of all. */
-static bool is_position(sn_gen *g, sn_val p, sn_axis u, sn_axis v) {
+static bool is_position(sn_gen *g, sn_val p, sn_axis u, sn_axis v, bool *early) {
     const sn_stmt_rec *r = def(g, p);
     if (r->op == SN_LOP_INDEX) return r->dtype == SN_I64 && grows(g, r->ix, u, v, true);
     if (r->op != SN_LOP_SELECT) return false;
     const sn_stmt_rec *last = def(g, r->in[2]);
-    return last->op == SN_LOP_CONST && last->i == INT64_MAX && is_bound(g, r->in[0], u, v) &&
-           is_position(g, r->in[1], u, v);
+    return last->op == SN_LOP_CONST && last->i == INT64_MAX && is_bound(g, r->in[0], u, v, early) &&
+           is_position(g, r->in[1], u, v, early);
+}
+
+/* Those of an iteration: with its axis, where the lanes are another one, and that of the lanes. */
+static bool has_positions(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, bool *early) {
+    *early = false;
+    sn_val p = sn_stmt_get(g->m, lanes->last)->in[1];
+    return is_position(g, p, s == lanes ? (sn_axis){0} : s->axis, lanes->axis, early);
 }
 
 bool sn_gen_has_keys(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes) {
@@ -58,25 +69,55 @@ bool sn_gen_has_keys(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes) 
     if (v == 1 && n > 2 * GROUP) return false; /* single loads that are many find no registers to wait in */
     const sn_stmt_rec *yield = sn_stmt_get(g->m, lanes->last);
     sn_dtype t = sn_val_get(g->m, yield->in[0])->dtype;
-    bool byte = sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t) && v >= WORD && all <= BYTE_PLACES;
+    bool byte = sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t) && v >= WORD && all <= BYTE_PLACES, early;
     if (byte ? g->em.cg->target->sm < SM : t != SN_F32 && t != SN_F16 && t != SN_BF16) return false;
-    return is_position(g, yield->in[1], s == lanes ? (sn_axis){0} : s->axis, lanes->axis);
+    return has_positions(g, s, lanes, &early) && !(byte && early && all == BYTE_PLACES);
+}
+
+lv sn_gen_key_lanes(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes) {
+    bool early;
+    lv all = NULL;
+    if (!has_positions(g, s, lanes, &early) || !early) return NULL;
+    const sn_stmt_rec *r = def(g, sn_stmt_get(g->m, lanes->last)->in[1]);
+    for (; r->op == SN_LOP_SELECT; r = def(g, r->in[1])) {
+        lv mask = sn_em_splat(&g->em, g->vals[r->in[0].i], (uint32_t)sn_gen_extent(g, lanes->axis));
+        all = all ? em_and(&g->em, all, mask) : mask;
+    }
+    return all;
 }
 
 /* ---- keys ---- */
 
-/* Those of 16 bytes are in the upper halves of two pairs a word: odd ones as they stand, even ones moved there. */
-static lv byte_keys(sn_gen *g, sn_comb comb, lv x, sn_dtype t, int64_t first, lv most) {
+static lv as_words(sn_em *em, lv bytes) {
+    uint32_t n = sn_em_lanes(bytes) / WORD;
+    return em_bitcast(em, bytes, n > 1 ? LLVMVectorType(em->cg->i32, n) : em->cg->i32);
+}
+
+/* The places of two lanes, as they are in keys; where `in`, whose bytes stand below them, says that a lane is none, the
+ * last one of all. */
+static lv byte_places(sn_em *em, sn_comb comb, int64_t low, int64_t high, lv in) {
+    bool max = comb == SN_COMB_MAX;
+    if (max) low = BYTE_PLACES - 1 - low, high = BYTE_PLACES - 1 - high;
+    lv places = sn_em_ci(em->cg->i32, high << 16 | low);
+    if (!in) return places;
+    return max ? em_and(em, places, in)
+               : em_or(em, places, em_and(em, LLVMBuildNot(em->b, in, ""), sn_em_i(em, in, 0x00ff00ff)));
+}
+
+/* Those of 16 bytes are in the upper halves of two pairs a word: odd ones as they stand, even ones moved there. in: the
+ * lanes that are any, NULL: all. */
+static lv byte_keys(sn_gen *g, sn_comb comb, lv x, lv in, sn_dtype t, int64_t first, lv most) {
     sn_em *em = &g->em;
-    uint32_t n = sn_em_lanes(x) / WORD;
-    lv words = em_bitcast(em, x, n > 1 ? LLVMVectorType(em->cg->i32, n) : em->cg->i32);
-    for (uint32_t i = 0; i < n; i++)
+    lv words = as_words(em, x);
+    if (in) in = as_words(em, LLVMBuildSExt(em->b, in, LLVMTypeOf(x), ""));
+    for (uint32_t i = 0; i < sn_em_lanes(words); i++)
         for (int64_t odd = 0; odd < 2; odd++) {
-            lv word = sn_em_lane(em, words, i);
-            int64_t low = first + WORD * i + odd, high = low + 2;
-            if (comb == SN_COMB_MAX) low = BYTE_PLACES - 1 - low, high = BYTE_PLACES - 1 - high;
+            lv word = sn_em_lane(em, words, i), valid = in ? sn_em_lane(em, in, i) : NULL;
+            int64_t low = first + WORD * i + odd;
             if (!odd) word = em_shl(em, word, sn_em_i(em, word, 8));
-            word = em_or(em, em_and(em, word, sn_em_i(em, word, 0xff00ff00)), sn_em_i(em, word, high << 16 | low));
+            else if (in) valid = em_lshr(em, valid, sn_em_i(em, valid, 8));
+            lv places = byte_places(em, comb, low, low + 2, valid);
+            word = em_or(em, em_and(em, word, sn_em_i(em, word, 0xff00ff00)), places);
             most = most ? sn_gen_extreme_pair(g, comb, t, most, word) : word;
         }
     return most;
@@ -94,7 +135,7 @@ static lv byte_of(sn_gen *g, sn_comb comb, sn_dtype t, lv key, lv *value) {
 /* ---- floats ---- */
 
 /* The largest of a group goes before what was the largest so far, if it is larger, or nan where that is none. */
-static lv float_of(sn_gen *g, sn_comb comb, const lv *x, int64_t n, lv *value) {
+static lv float_of(sn_gen *g, sn_comb comb, const lv *x, const lv *in, int64_t n, lv *value) {
     sn_em *em = &g->em;
     lv most = NULL, place = NULL;
     for (int64_t first = 0; first < n; first += GROUP) {
@@ -104,6 +145,7 @@ static lv float_of(sn_gen *g, sn_comb comb, const lv *x, int64_t n, lv *value) {
             m = comb == SN_COMB_MAX ? sn_em_fmax(em, m, x[i]) : sn_em_fmin(em, m, x[i]);
         for (int64_t i = end - 1; i-- > first;) {
             lv is = em_or(em, em_fcmp(em, LLVMRealUNO, x[i], x[i]), em_fcmp(em, LLVMRealOEQ, x[i], m));
+            if (in[i]) is = em_and(em, is, in[i]);
             at = em_select(em, is, sn_em_ci(em->cg->i32, i), at);
         }
         if (most) {
@@ -131,41 +173,192 @@ static lv position(sn_gen *g, sn_val p) {
     const sn_stmt_rec *r = def(g, p);
     if (r->op == SN_LOP_SELECT) {
         lv c = holds(g, r->in[0]), x = position(g, r->in[1]);
-        return em_select(&g->em, c, x, sn_em_ci(g->em.cg->i64, INT64_MAX));
+        return sn_em_choose(&g->em, c, x, sn_em_ci(g->em.cg->i64, INT64_MAX));
     }
     return sn_math_cast(&g->em, SN_I64, g->index == g->em.cg->i64 ? SN_I64 : SN_I32,
                         sn_gen_ix(g, sn_gen_resolve(g, r->ix)));
 }
 
-static lv place_of(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, int64_t n, int64_t v, lv *value) {
+static lv place_of(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, const lv *in, int64_t n, int64_t v, lv *value) {
     sn_em *em = &g->em;
-    lv most = NULL, *each = SN_NEWN(g->arena, lv, (size_t)(n * v));
+    lv most = NULL, *each = SN_NEWN(g->arena, lv, (size_t)(n * v)), *valid = SN_NEWN(g->arena, lv, (size_t)(n * v));
     for (int64_t i = 0; i < n; i++) {
         lv all = sn_em_splat(em, x[i], (uint32_t)v);
-        if (!sn_is_float(t)) most = byte_keys(g, comb, all, t, i * v, most);
+        if (!sn_is_float(t)) most = byte_keys(g, comb, all, in[i], t, i * v, most);
         else all = sn_math_cast(em, SN_F32, t, all);
-        for (int64_t k = 0; k < v && sn_is_float(t); k++) each[i * v + k] = sn_em_lane(em, all, (uint32_t)k);
+        for (int64_t k = 0; k < v && sn_is_float(t); k++) {
+            each[i * v + k] = sn_em_lane(em, all, (uint32_t)k);
+            valid[i * v + k] = in[i] ? sn_em_lane(em, in[i], (uint32_t)k) : NULL;
+        }
     }
     if (!sn_is_float(t)) return byte_of(g, comb, t, most, value);
-    lv place = float_of(g, comb, each, n * v, value);
+    lv place = float_of(g, comb, each, valid, n * v, value);
     *value = sn_math_cast(em, t, SN_F32, *value);
     return place;
 }
 
-void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, lv *state) {
+void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, const lv *in, lv *state) {
     sn_em *em = &g->em;
     const sn_stmt_rec *yield = sn_stmt_get(g->m, lanes->last);
     sn_dtype t = sn_val_get(g->m, yield->in[0])->dtype;
     sn_comb comb = s->combs[0] == SN_COMB_ARGMAX ? SN_COMB_MAX : SN_COMB_MIN;
     int64_t n = lanes->kind == SN_AXIS_VECTOR && s == lanes ? 1 : sn_gen_extent(g, s->axis);
     int64_t v = lanes->kind == SN_AXIS_VECTOR ? sn_gen_extent(g, lanes->axis) : 1;
-    lv place = place_of(g, comb, t, x, n, v, &state[0]);
+    lv place = place_of(g, comb, t, x, in, n, v, &state[0]), none = NULL;
+    for (int64_t i = 0; i < n && !sn_is_float(t); i++)
+        if (in[i]) none = em_icmp(em, LLVMIntEQ, place, sn_em_i(em, place, BYTE_PLACES - 1));
     if (g->index == em->cg->i64) place = LLVMBuildZExt(em->b, place, em->cg->i64, "");
     uint32_t mark = sn_gen_mark(g);
     g->axes[lanes->axis.i] = s == lanes ? place : em_and(em, place, sn_em_i(em, place, v - 1));
     if (s != lanes) g->axes[s->axis.i] = LLVMBuildUDiv(em->b, place, sn_em_i(em, place, v), "");
     state[1] = position(g, yield->in[1]);
+    if (none) state[1] = em_select(em, none, sn_em_ci(em->cg->i64, INT64_MAX), state[1]);
     sn_gen_release(g, mark);
     g->axes[lanes->axis.i] = NULL;
     if (s != lanes) g->axes[s->axis.i] = NULL;
+}
+
+/* ---- columns ---- */
+
+/* Rows of columns of bytes that are written out, whose positions grow with them. */
+bool sn_gen_has_key_rows(sn_gen *g, const sn_stmt_rec *s) {
+    int64_t n = sn_gen_extent(g, s->axis);
+    bool written_out = s->kind == SN_AXIS_UNROLL ? n <= BYTE_PLACES : s->kind == SN_AXIS_SEQ && n <= 2 * GROUP;
+    if (!g->gpu || g->apart || s->n_combs != 1 || !written_out || n < 2) return false;
+    sn_dtype t = sn_val_get(g->m, sn_stmt_get(g->m, s->last)->in[0])->dtype;
+    bool early, arg = s->combs[0] == SN_COMB_ARGMAX || s->combs[0] == SN_COMB_ARGMIN;
+    return arg && sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t) && has_positions(g, s, s, &early) && !early;
+}
+
+/* Keys of one word of all rows: even bytes in the first pair, odd ones in the second. */
+static void word_keys(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, int64_t n, uint32_t w, lv out[2]) {
+    sn_em *em = &g->em;
+    out[0] = out[1] = NULL;
+    for (int64_t i = 0; i < n; i++)
+        for (uint32_t odd = 0; odd < 2; odd++) {
+            lv word = sn_em_lane(em, as_words(em, sn_em_splat(em, x[i], g->lanes)), w);
+            if (!odd) word = em_shl(em, word, sn_em_i(em, word, 8));
+            word = em_or(em, em_and(em, word, sn_em_i(em, word, 0xff00ff00)), byte_places(em, comb, i, i, NULL));
+            out[odd] = i ? sn_gen_extreme_pair(g, comb, t, out[odd], word) : word;
+        }
+}
+
+/* The largest values of columns, and their places as bytes; of words. */
+static lv places_of_words(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, int64_t n, lv *value) {
+    sn_em *em = &g->em;
+    LLVMTypeRef i32 = em->cg->i32, bytes = LLVMVectorType(em->cg->i8, g->lanes);
+    uint32_t words = g->lanes / WORD;
+    lv values = LLVMGetPoison(words > 1 ? LLVMVectorType(i32, words) : i32), places = values, pair[2];
+    for (uint32_t w = 0; w < words; w++) {
+        word_keys(g, comb, t, x, n, w, pair);
+        lv low = sn_em_i(em, pair[0], 0x00ff00ff), high = sn_em_i(em, pair[0], 0xff00ff00),
+           by = sn_em_i(em, pair[0], 8);
+        lv most = em_or(em, em_and(em, em_lshr(em, pair[0], by), low), em_and(em, pair[1], high));
+        lv place = em_or(em, em_and(em, pair[0], low), em_and(em, em_shl(em, pair[1], by), high));
+        if (comb == SN_COMB_MAX) place = LLVMBuildNot(em->b, place, "");
+        values = words > 1 ? sn_em_with_lane(em, values, w, most) : most;
+        places = words > 1 ? sn_em_with_lane(em, places, w, place) : place;
+    }
+    *value = em_bitcast(em, values, bytes);
+    return em_bitcast(em, places, bytes);
+}
+
+/* The same of columns that are no words: a key is 32 bits. */
+static lv places_of_bytes(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, int64_t n, lv *value) {
+    sn_em *em = &g->em;
+    LLVMTypeRef bytes = sn_em_shape(em->cg->i8, g->lanes), wide = sn_em_shape(em->cg->i32, g->lanes);
+    lv most = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        lv all = sn_em_splat(em, x[i], g->lanes);
+        lv key = sn_is_unsigned(t) ? LLVMBuildZExt(em->b, all, wide, "") : LLVMBuildSExt(em->b, all, wide, "");
+        key = em_or(em, em_shl(em, key, sn_em_i(em, key, 8)),
+                    sn_em_i(em, key, comb == SN_COMB_MAX ? BYTE_PLACES - 1 - i : i));
+        most = i ? em_call2(em, comb == SN_COMB_MAX ? "llvm.smax" : "llvm.smin", most, key) : key;
+    }
+    lv place = LLVMBuildTrunc(em->b, most, bytes, "");
+    *value = LLVMBuildTrunc(em->b, em_lshr(em, most, sn_em_i(em, most, 8)), bytes, "");
+    return comb == SN_COMB_MAX ? LLVMBuildNot(em->b, place, "") : place;
+}
+
+/* The positions of places in the rows of s, and of the loop `of` around them, if there is one. They are selected as long as masks
+ * hold, which do so up to one of the rows: all of them do where the first one is any. */
+static void key_positions(sn_gen *g, const sn_stmt_rec *s, sn_axis of, lv round, lv place, lv *state) {
+    sn_em *em = &g->em;
+    const sn_stmt_rec *at = def(g, sn_stmt_get(g->m, s->last)->in[1]);
+    lv any = NULL;
+    uint32_t mark = sn_gen_mark(g);
+    g->axes[s->axis.i] = sn_em_ci(g->index, 0);
+    if (of.i) g->axes[of.i] = g->axes[s->axis.i];
+    for (; at->op == SN_LOP_SELECT; at = def(g, at->in[1])) {
+        lv first[2] = {holds(g, at->in[0]), any};
+        if (any) sn_em_unify(em, first, 2);
+        any = any ? em_and(em, first[0], first[1]) : first[0];
+    }
+    sn_gen_release(g, mark);
+    g->axes[s->axis.i] = place;
+    if (of.i) g->axes[of.i] = round;
+    lv index =
+        sn_math_cast(em, SN_I64, g->index == em->cg->i64 ? SN_I64 : SN_I32, sn_gen_ix(g, sn_gen_resolve(g, at->ix)));
+    if (any) index = sn_em_choose(em, any, index, sn_em_ci(em->cg->i64, INT64_MAX));
+    state[1] = sn_em_splat(em, index, g->lanes);
+    sn_gen_release(g, mark);
+    g->axes[s->axis.i] = NULL;
+    if (of.i) g->axes[of.i] = NULL;
+}
+
+void sn_gen_keyed_rows(sn_gen *g, const sn_stmt_rec *s, const lv *x, lv *state) {
+    enum { SM = 90 };
+    sn_em *em = &g->em;
+    const sn_stmt_rec *yield = sn_stmt_get(g->m, s->last);
+    sn_dtype t = sn_val_get(g->m, yield->in[0])->dtype;
+    sn_comb comb = s->combs[0] == SN_COMB_ARGMAX ? SN_COMB_MAX : SN_COMB_MIN;
+    bool words = g->lanes % WORD == 0 && em->cg->target->sm >= SM;
+    int64_t n = sn_gen_extent(g, s->axis);
+    lv place = (words ? places_of_words : places_of_bytes)(g, comb, t, x, n, &state[0]);
+    g->places = place;
+    key_positions(g, s, (sn_axis){0}, NULL, LLVMBuildZExt(em->b, place, sn_em_shape(g->index, g->lanes), ""), state);
+}
+
+/* ---- loops over rows ---- */
+
+/* A loop over such rows, whose positions grow with it: what is larger than all before it has its place and the number of its
+ * iteration in a word. */
+bool sn_gen_has_key_loop(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *rows) {
+    enum { MOST = 1 << 22 };
+    bool early, arg = s->combs[0] == SN_COMB_ARGMAX || s->combs[0] == SN_COMB_ARGMIN;
+    int64_t n = sn_gen_extent(g, s->axis);
+    return s->n_combs == 1 && arg && s->kind == SN_AXIS_SEQ && n > 1 && n < MOST && sn_gen_has_key_rows(g, rows) &&
+           has_positions(g, s, rows, &early) && !early;
+}
+
+/* Nothing: beyond all bytes. */
+void sn_gen_key_loop_begin(sn_gen *g, const sn_stmt_rec *s, lv *state) {
+    LLVMTypeRef wide = sn_em_shape(g->em.cg->i32, g->lanes);
+    bool u = sn_is_unsigned(sn_val_get(g->m, s->result)->dtype), max = s->combs[0] == SN_COMB_ARGMAX;
+    int64_t none = max ? (u ? -1 : INT8_MIN - 1) : (u ? UINT8_MAX + 1 : INT8_MAX + 1);
+    state[1] = LLVMConstNull(wide);
+    state[0] = sn_em_i(&g->em, state[1], none);
+}
+
+void sn_gen_key_loop_next(sn_gen *g, const sn_stmt_rec *s, lv value, lv *state) {
+    sn_em *em = &g->em;
+    LLVMTypeRef wide = LLVMTypeOf(state[1]);
+    bool u = sn_is_unsigned(sn_val_get(g->m, s->result)->dtype), max = s->combs[0] == SN_COMB_ARGMAX;
+    lv x = u ? LLVMBuildZExt(em->b, value, wide, "") : LLVMBuildSExt(em->b, value, wide, "");
+    lv round =
+        g->index == em->cg->i64 ? LLVMBuildTrunc(em->b, g->axes[s->axis.i], em->cg->i32, "") : g->axes[s->axis.i];
+    round = sn_em_splat(em, em_shl(em, round, sn_em_i(em, round, 8)), g->lanes);
+    lv better = em_icmp(em, max ? LLVMIntSGT : LLVMIntSLT, x, state[0]);
+    state[1] = em_select(em, better, em_or(em, round, LLVMBuildZExt(em->b, g->places, wide, "")), state[1]);
+    state[0] = em_select(em, better, x, state[0]);
+}
+
+void sn_gen_key_loop_end(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *rows, lv *state) {
+    sn_em *em = &g->em;
+    LLVMTypeRef index = sn_em_shape(g->index, g->lanes);
+    lv place = em_and(em, state[1], sn_em_i(em, state[1], BYTE_PLACES - 1));
+    lv round = em_lshr(em, state[1], sn_em_i(em, state[1], 8));
+    state[0] = LLVMBuildTrunc(em->b, state[0], sn_em_shape(em->cg->i8, g->lanes), "");
+    key_positions(g, rows, s->axis, LLVMBuildZExtOrBitCast(em->b, round, index, ""),
+                  LLVMBuildZExtOrBitCast(em->b, place, index, ""), state);
 }

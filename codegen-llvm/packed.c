@@ -1,12 +1,16 @@
-/* packed.c: reductions of bytes, several at a time: the lanes of a vector become one, and vectors are combined lane by
- * lane.
+/* packed.c: reductions of bytes, several at a time: the lanes of a vector become one, vectors are combined lane by
+ * lane, and rows of vectors become one.
  *
  *     the largest of 16 bytes     words of two 16-bit lanes: max(w, w << 8) has the larger of two bytes in each upper half,
  *                                 whatever stands in the lower one; then in pairs
  *     the larger of each pair     max(a, b) is right in the upper bytes, max(a << 8, b << 8) in the lower ones
  *     their sum                   a word times 1, 1, 1, 1, added to the sum of the words before it in the vector (dp4a), which is
  *                                 widened behind the last one: the sums of vectors add up as what they are summed in
+ *     their product               four of a word in 32 bits, which hold it, words in as many as the result has
  *     is any of them not 0        the or of the words
+ *
+ *     the sum of rows, by columns  bytes 0 and 2 of a word, and 1 and 3, are added as 16 bits each, without signs (128 more), and
+ *                                 widened behind the last row; products four rows at a time
  *
  * Three or four instructions for four bytes, where one by one each takes as many: memory delivers 18 bytes a cycle to
  * a multiprocessor, which begins 128 instructions. GPUs alone: the vectors of a CPU have bytes. Integers are exact in
@@ -83,7 +87,7 @@ bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x) 
     return true;
 }
 
-/* ---- sums, any, all ---- */
+/* ---- sums, products, any, all ---- */
 
 /* In all lanes. */
 static bool always(lv mask) { return mask == LLVMConstAllOnes(LLVMTypeOf(mask)); }
@@ -102,17 +106,21 @@ static lv condition_of(sn_em *em, lv select) {
     return same ? sn_em_lane(em, in, 0) : c;
 }
 
-/* The bytes that x is widened from, and whether they have signs; NULL: it is not. What a mask leaves out is 0. */
-static lv widened_from(sn_em *em, lv x, bool *is_signed) {
+/* The bytes that x is widened from, and whether they have signs; NULL: it is not. What a mask leaves out is `rest`. */
+static lv widened_from(sn_em *em, lv x, int64_t rest, bool *is_signed) {
     x = look_through(x);
-    if (LLVMIsASelectInst(x) && LLVMIsConstant(LLVMGetOperand(x, 2)) && LLVMIsNull(LLVMGetOperand(x, 2))) {
-        lv bytes = widened_from(em, LLVMGetOperand(x, 1), is_signed);
-        return bytes ? sn_em_choose(em, condition_of(em, x), bytes, LLVMConstNull(LLVMTypeOf(bytes))) : NULL;
+    if (LLVMIsASelectInst(x) && LLVMGetOperand(x, 2) == sn_em_i(em, x, rest)) {
+        lv bytes = widened_from(em, LLVMGetOperand(x, 1), rest, is_signed);
+        return bytes ? sn_em_choose(em, condition_of(em, x), bytes, sn_em_i(em, bytes, rest)) : NULL;
     }
     *is_signed = LLVMIsASExtInst(x) != NULL;
     if (!*is_signed && !LLVMIsAZExtInst(x)) return NULL;
     lv bytes = look_through(LLVMGetOperand(x, 0));
     return is_bytes(bytes) ? bytes : NULL;
+}
+
+static lv extended(sn_em *em, lv x, LLVMTypeRef to, bool is_signed) {
+    return is_signed ? LLVMBuildSExt(em->b, x, to, "") : LLVMBuildZExt(em->b, x, to, "");
 }
 
 static lv sum_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
@@ -123,7 +131,23 @@ static lv sum_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
         sum = sn_em_call(em, name, NULL, in, 3);
     }
     if (LLVMGetIntTypeWidth(wide) <= 32) return LLVMBuildTrunc(em->b, sum, wide, "");
-    return is_signed ? LLVMBuildSExt(em->b, sum, wide, "") : LLVMBuildZExt(em->b, sum, wide, "");
+    return extended(em, sum, wide, is_signed);
+}
+
+/* Those of a word fit in 32 bits; from there on products are as wide as the result. */
+static lv product_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
+    LLVMTypeRef i32 = em->cg->i32;
+    lv all = NULL;
+    for (uint32_t i = 0; i < sn_em_lanes(x); i += WORD) {
+        lv word = NULL;
+        for (uint32_t k = 0; k < WORD; k++) {
+            lv byte = extended(em, sn_em_lane(em, x, i + k), i32, is_signed);
+            word = word ? em_imul(em, word, byte) : byte;
+        }
+        if (LLVMGetIntTypeWidth(wide) > 32) word = extended(em, word, wide, is_signed);
+        all = all ? em_imul(em, all, word) : word;
+    }
+    return LLVMGetIntTypeWidth(wide) < 32 ? LLVMBuildTrunc(em->b, all, wide, "") : all;
 }
 
 /* The bytes of which x tells that they are not 0. What a mask leaves out is `otherwise`. */
@@ -158,10 +182,149 @@ bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state) {
     bool is_signed;
     if (!g->gpu) return false;
     if (is_extreme(comb) && is_bytes(x) && t != SN_BOOL && has_pairs(g)) *state = extreme_of(em, comb, t, x);
-    else if (comb == SN_COMB_SUM && !sn_is_float(t) && (bytes = widened_from(em, x, &is_signed)))
+    else if (comb == SN_COMB_SUM && !sn_is_float(t) && (bytes = widened_from(em, x, 0, &is_signed)))
         *state = sum_of(em, bytes, sn_em_elem(x), is_signed);
+    else if (comb == SN_COMB_PROD && !sn_is_float(t) && (bytes = widened_from(em, x, 1, &is_signed)))
+        *state = product_of(em, bytes, sn_em_elem(x), is_signed);
     else if (comb == SN_COMB_ANY && (bytes = tested_bytes(em, x, false))) *state = any_of(em, bytes);
     else if (comb == SN_COMB_ALL && (bytes = tested_bytes(em, x, true)) && has_pairs(g)) *state = all_of(em, bytes);
     else return false;
     return true;
+}
+
+/* ---- rows ---- */
+
+enum { BIAS = 128, MOST_ROWS = 256 };
+
+/* The sums of n rows of bytes as vectors of 32 bits. */
+static lv sum_of_rows(sn_em *em, const lv *rows, uint32_t n, bool is_signed) {
+    uint32_t lanes = sn_em_lanes(rows[0]);
+    lv all = LLVMGetPoison(LLVMVectorType(em->cg->i32, lanes));
+    for (uint32_t w = 0; w < lanes / WORD; w++) {
+        lv halves[2] = {NULL, NULL};
+        for (uint32_t i = 0; i < n; i++) {
+            lv word = sn_em_lane(em, as_words(em, rows[i], em->cg->i32, WORD), w);
+            if (is_signed) word = em_xor(em, word, sn_em_i(em, word, 0x80808080));
+            for (uint32_t k = 0; k < 2; k++) {
+                lv pair = em_and(em, k ? em_lshr(em, word, sn_em_i(em, word, 8)) : word, sn_em_i(em, word, 0x00ff00ff));
+                halves[k] = halves[k] ? em_iadd(em, halves[k], pair) : pair;
+            }
+        }
+        for (uint32_t k = 0; k < WORD; k++) {
+            lv pair = halves[k % 2],
+               sum = k < 2 ? em_and(em, pair, sn_em_i(em, pair, 0xffff)) : em_lshr(em, pair, sn_em_i(em, pair, 16));
+            if (is_signed) sum = em_isub(em, sum, sn_em_i(em, sum, (int64_t)BIAS * n));
+            all = sn_em_with_lane(em, all, w * WORD + k, sum);
+        }
+    }
+    return all;
+}
+
+/* Products of n rows of bytes, of up to four in 32 bits. */
+static lv product_of_rows(sn_em *em, const lv *rows, uint32_t n, bool is_signed, LLVMTypeRef wide) {
+    LLVMTypeRef words = LLVMVectorType(em->cg->i32, sn_em_lanes(rows[0]));
+    lv all = NULL;
+    for (uint32_t i = 0; i < n; i += WORD) {
+        lv part = extended(em, rows[i], words, is_signed);
+        for (uint32_t k = i + 1; k < i + WORD && k < n; k++)
+            part = em_imul(em, part, extended(em, rows[k], words, is_signed));
+        part = extended(em, part, wide, is_signed);
+        all = all ? em_imul(em, all, part) : part;
+    }
+    return all;
+}
+
+/* Bytes that are not 0 where one of two is not, or where none of them is 0. */
+static lv bytes_of_both(sn_gen *g, bool any, lv x, lv y) {
+    sn_em *em = &g->em;
+    LLVMTypeRef word = em->cg->i32;
+    if (any) return em_bitcast(em, em_or(em, as_words(em, x, word, WORD), as_words(em, y, word, WORD)), LLVMTypeOf(x));
+    sn_gen_combine_bytes(g, SN_COMB_MIN, SN_U8, &x, y);
+    return x;
+}
+
+/* Is some byte of each column not 0 (any), or all of them? */
+static lv test_of_rows(sn_gen *g, const lv *rows, uint32_t n, bool any) {
+    lv all = rows[0];
+    for (uint32_t i = 1; i < n; i++) all = bytes_of_both(g, any, all, rows[i]);
+    return em_icmp(&g->em, LLVMIntNE, all, sn_em_i(&g->em, all, 0));
+}
+
+bool sn_gen_combine_byte_rows(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, uint32_t n, lv *state) {
+    sn_em *em = &g->em;
+    bool test = comb == SN_COMB_ANY || comb == SN_COMB_ALL, is_signed = false, first = false;
+    if (!g->gpu || sn_is_float(t) || n < 2 || n > MOST_ROWS || (comb != SN_COMB_SUM && comb != SN_COMB_PROD && !test))
+        return false;
+    if (comb == SN_COMB_ALL && !has_pairs(g)) return false;
+    lv *rows = SN_NEWN(g->arena, lv, n);
+    for (uint32_t i = 0; i < n; i++) {
+        rows[i] = test ? tested_bytes(em, x[i], comb == SN_COMB_ALL)
+                       : widened_from(em, x[i], comb == SN_COMB_PROD, &is_signed);
+        if (!rows[i] || (i && (is_signed != first || LLVMTypeOf(rows[i]) != LLVMTypeOf(rows[0])))) return false;
+        first = is_signed;
+    }
+    LLVMTypeRef wide = LLVMTypeOf(x[0]);
+    if (!test && LLVMGetIntTypeWidth(LLVMGetElementType(wide)) < 32) return false;
+    if (test) *state = test_of_rows(g, rows, n, comb == SN_COMB_ANY);
+    else if (comb == SN_COMB_PROD) *state = product_of_rows(em, rows, n, is_signed, wide);
+    else *state = LLVMBuildSExt(em->b, sum_of_rows(em, rows, n, is_signed), wide, "");
+    return true;
+}
+
+/* ---- tests of columns, from iteration to iteration ---- */
+
+bool sn_gen_tests_bytes(sn_gen *g, const sn_gen_states *st) {
+    bool one = st->n_combs == 1 && g->gpu && g->lanes > 1 && g->lanes % WORD == 0 && !g->apart;
+    return one && (st->combs[0] == SN_COMB_ANY || (st->combs[0] == SN_COMB_ALL && has_pairs(g)));
+}
+
+lv sn_gen_tested_none(sn_gen *g, sn_comb comb) {
+    LLVMTypeRef bytes = LLVMVectorType(g->em.cg->i8, g->lanes);
+    return comb == SN_COMB_ANY ? LLVMConstNull(bytes) : LLVMConstAllOnes(bytes);
+}
+
+lv sn_gen_tested_next(sn_gen *g, sn_comb comb, lv state, lv x) {
+    sn_em *em = &g->em;
+    lv bytes = tested_bytes(em, x, comb == SN_COMB_ALL);
+    if (!bytes || LLVMTypeOf(bytes) != LLVMTypeOf(state))
+        bytes = LLVMBuildSExt(em->b, sn_em_splat(em, x, g->lanes), LLVMTypeOf(state), "");
+    return bytes_of_both(g, comb == SN_COMB_ANY, state, bytes);
+}
+
+lv sn_gen_tested_all(sn_gen *g, lv state) { return em_icmp(&g->em, LLVMIntNE, state, sn_em_i(&g->em, state, 0)); }
+
+/* ---- sums of columns, from iteration to iteration ---- */
+
+/* Is v made of bytes that are widened, so many in all as 32 bits hold the sum of? */
+static bool is_short_sum(sn_gen *g, sn_val v, int64_t count) {
+    enum { MOST = INT32_MAX / UINT8_MAX };
+    for (;;) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, v)->def);
+        if (r->op == SN_LOP_SELECT) v = r->in[1];
+        else if (r->op == SN_LOP_REDUCE && r->combs[0] == SN_COMB_SUM) {
+            int64_t n = sn_gen_extent(g, r->axis);
+            if (n < 0 || n > MOST || (count *= n) > MOST) return false;
+            v = sn_stmt_get(g->m, r->last)->in[0];
+        } else {
+            sn_dtype from = r->op == SN_LOP_CAST ? sn_val_get(g->m, r->in[0])->dtype : SN_F32;
+            return sn_dtype_bytes(from) == 1 && !sn_is_float(from) && count <= MOST;
+        }
+    }
+}
+
+bool sn_gen_sums_bytes(sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st) {
+    int64_t n = sn_gen_extent(g, s->axis);
+    bool wide = st->n_combs == 1 && st->combs[0] == SN_COMB_SUM && (st->dtypes[0] == SN_I64 || st->dtypes[0] == SN_U64);
+    return g->gpu && g->lanes > 1 && !g->apart && wide && n > 0 &&
+           is_short_sum(g, sn_stmt_get(g->m, s->last)->in[0], n);
+}
+
+lv sn_gen_summed_none(sn_gen *g) { return LLVMConstNull(LLVMVectorType(g->em.cg->i32, g->lanes)); }
+
+lv sn_gen_summed_next(sn_gen *g, lv state, lv x) {
+    return em_iadd(&g->em, state, LLVMBuildTrunc(g->em.b, sn_em_splat(&g->em, x, g->lanes), LLVMTypeOf(state), ""));
+}
+
+lv sn_gen_summed_all(sn_gen *g, lv state) {
+    return LLVMBuildSExt(g->em.b, state, LLVMVectorType(g->em.cg->i64, g->lanes), "");
 }

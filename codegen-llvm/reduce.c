@@ -88,7 +88,7 @@ typedef struct step {
     sn_stmt_rec *s;
     const sn_gen_states *st;
     lv *state;
-    bool growing;
+    bool growing, tests, sums;
 } step;
 
 static void iteration(sn_gen *g, void *user) {
@@ -97,6 +97,8 @@ static void iteration(sn_gen *g, void *user) {
     run_region(g, it->s, x);
     if (g->status != SN_OK) return;
     if (it->growing) combine_later(g, it->st, it->state, x);
+    else if (it->sums) it->state[0] = sn_gen_summed_next(g, it->state[0], x[0]);
+    else if (it->tests) it->state[0] = sn_gen_tested_next(g, it->st->combs[0], it->state[0], x[0]);
     else sn_gen_combine(g, it->st, it->state, x);
 }
 
@@ -127,13 +129,18 @@ static void one_run(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first
     sn_gen_loop l;
     sn_ix position = growing_position(g, s, st);
     begin(g, s, st, state);
+    bool tests = sn_gen_tests_bytes(g, st), sums = sn_gen_sums_bytes(g, s, st);
     if (position.i) begin_growing(g, state);
+    if (tests) state[0] = sn_gen_tested_none(g, st->combs[0]);
+    if (sums) state[0] = sn_gen_summed_none(g);
     sn_gen_loop_begin(g, &l, s->axis, first, n, may_be_empty);
     sn_gen_loop_carry(g, &l, phis, state, st->n);
-    sn_gen_iteration(g, s, iteration, &(step){s, st, state, position.i != 0}, state, st->n);
+    sn_gen_iteration(g, s, iteration, &(step){s, st, state, position.i != 0, tests, sums}, state, st->n);
     if (g->status != SN_OK) return;
     sn_gen_loop_end(g, &l, phis, state, st->n);
     if (position.i) end_growing(g, s, position, state);
+    if (tests) state[0] = sn_gen_tested_all(g, state[0]);
+    if (sums) state[0] = sn_gen_summed_all(g, state[0]);
 }
 
 /* Iterations first .. n-1, at most `most` of them, in pieces of a power of RUN; where that is not known, of RUN. */
@@ -168,11 +175,13 @@ static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *s
     else one_run(g, s, st, zero, end, sn_ix_range(g->m, extent).lo < 1, state);
 }
 
-/* Every iteration is combined with those before it, but sumexp takes all of them at once at the end. */
+/* Every iteration is combined with those before it, but sumexp takes all of them at once at the end, and so do columns
+ * of bytes. */
 static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
-    lv *sumexp[SN_COUNT(st->combs)], x[SN_GEN_STATES];
+    lv *sumexp[SN_COUNT(st->combs)], *rows[SN_COUNT(st->combs)], x[SN_GEN_STATES];
     if (n == 0) sn_gen_identities(g, st, state);
-    for (uint32_t c = 0; c < st->n_combs; c++) sumexp[c] = SN_NEWN(g->arena, lv, 2 * n);
+    for (uint32_t c = 0; c < st->n_combs; c++)
+        sumexp[c] = SN_NEWN(g->arena, lv, 2 * n), rows[c] = SN_NEWN(g->arena, lv, n);
     for (int64_t i = 0; i < n; i++) {
         sn_gen_part_used(g, s, i, n);
         sn_gen_fix(g, s->axis, i);
@@ -185,8 +194,11 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
             sn_gen_states one = sn_gen_states_of_one(st, c);
             if (st->combs[c] == SN_COMB_SUMEXP) sumexp[c][2 * i] = new[0], sumexp[c][2 * i + 1] = new[1];
             else if (i) sn_gen_combine(g, &one, state + st->first[c], new);
+            rows[c][i] = new[0];
         }
     }
+    for (uint32_t c = 0; c < st->n_combs && g->lanes > 1; c++)
+        sn_gen_combine_byte_rows(g, st->combs[c], st->dtypes[st->first[c]], rows[c], (uint32_t)n, state + st->first[c]);
     for (uint32_t c = 0; c < st->n_combs && n > 1; c++)
         if (st->combs[c] == SN_COMB_SUMEXP)
             sn_gen_sumexp(g, st->dtypes[st->first[c]], state + st->first[c], sumexp[c], (uint32_t)n);
@@ -271,7 +283,7 @@ static bool by_keys(sn_gen *g, sn_stmt_rec *s, lv *state) {
         return false;
     bool once = s->kind == SN_AXIS_VECTOR;
     int64_t n = once ? 1 : sn_gen_extent(g, s->axis);
-    lv *x = SN_NEWN(g->arena, lv, (size_t)n), both[SN_GEN_STATES];
+    lv *x = SN_NEWN(g->arena, lv, (size_t)n), *in = SN_NEWN(g->arena, lv, (size_t)n), both[SN_GEN_STATES];
     sn_gen_states st = states_of(g, s);
     uint32_t mark = sn_gen_mark(g); /* what was known of an index along the lanes is a vector */
     if (lanes->kind == SN_AXIS_VECTOR) g->apart = (uint32_t)sn_gen_extent(g, lanes->axis);
@@ -280,10 +292,55 @@ static bool by_keys(sn_gen *g, sn_stmt_rec *s, lv *state) {
         else if (!as_vector(g, s, &st, both, g->apart))
             g->status = sn_fail(g->env, SN_ERROR_INTERNAL, "lanes of a reduction");
         x[i] = both[0];
+        if (g->status == SN_OK) in[i] = sn_gen_key_lanes(g, s, lanes);
     }
     g->apart = 0;
     sn_gen_release(g, mark);
-    if (g->status == SN_OK) sn_gen_keyed(g, s, lanes, x, state);
+    if (g->status == SN_OK) sn_gen_keyed(g, s, lanes, x, in, state);
+    return true;
+}
+
+/* The same of columns: each lane has a position of its own. */
+static bool by_key_rows(sn_gen *g, sn_stmt_rec *s, lv *state) {
+    if (!is_plain(g, s) || !sn_gen_has_key_rows(g, s)) return false;
+    int64_t n = sn_gen_extent(g, s->axis);
+    lv *x = SN_NEWN(g->arena, lv, (size_t)n), both[SN_GEN_STATES];
+    for (int64_t i = 0; i < n && g->status == SN_OK; i++) {
+        sn_gen_part_used(g, s, i, n);
+        sn_gen_fix(g, s->axis, i);
+        run_region(g, s, both);
+        sn_gen_unfix(g);
+        x[i] = both[0];
+    }
+    if (g->status == SN_OK) sn_gen_keyed_rows(g, s, x, state);
+    return true;
+}
+
+typedef struct key_step {
+    sn_stmt_rec *s;
+    lv *state;
+} key_step;
+
+static void key_iteration(sn_gen *g, void *user) {
+    key_step *it = user;
+    lv both[SN_GEN_STATES];
+    run_region(g, it->s, both);
+    if (g->status == SN_OK) sn_gen_key_loop_next(g, it->s, both[0], it->state);
+}
+
+/* A loop over columns of which it is so: positions are made behind it. */
+static bool by_key_loop(sn_gen *g, sn_stmt_rec *s, lv *state) {
+    const sn_stmt_rec *rows = s->kind == SN_AXIS_SEQ ? part_of(g, s) : NULL;
+    if (!rows || !is_plain(g, rows) || !sn_gen_has_key_loop(g, s, rows)) return false;
+    lv phis[SN_GEN_STATES];
+    sn_gen_loop l;
+    sn_gen_key_loop_begin(g, s, state);
+    sn_gen_loop_begin(g, &l, s->axis, sn_em_ci(g->index, 0), sn_em_ci(g->index, sn_gen_extent(g, s->axis)), false);
+    sn_gen_loop_carry(g, &l, phis, state, 2);
+    sn_gen_iteration(g, s, key_iteration, &(key_step){s, state}, state, 2);
+    if (g->status != SN_OK) return true;
+    sn_gen_loop_end(g, &l, phis, state, 2);
+    sn_gen_key_loop_end(g, s, rows, state);
     return true;
 }
 
@@ -295,7 +352,7 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
         n == 1 || sn_gen_waits_for_parts(g, s) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
     uint32_t lanes = lanes_to_keep(g, s);
     if (lanes) g->apart = lanes;
-    if (by_keys(g, s, state)) (void)0;
+    if (by_keys(g, s, state) || by_key_rows(g, s, state) || by_key_loop(g, s, state)) (void)0;
     else if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (g->gpu && s->kind == SN_AXIS_WARP) across_warp(g, s, &st, state, n);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;

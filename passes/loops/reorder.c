@@ -5,7 +5,8 @@
  *
  * Every access of the nest votes on every pair of axes: the one with the smaller stride wants to be inner; an access
  * that an axis does not move does not vote for it (Inductor's pick_loop_order). Majority wins; a tie keeps the order.
- * Stores count double, since scattered stores cost more than scattered loads. `reorder` is legal because outer loops
+ * Stores count double, since scattered stores cost more than scattered loads. But what a reduction reads by columns, each
+ * element once, may be many times what the kernel leaves: such a load counts more than the stores. `reorder` is legal because outer loops
  * are parallel; it leaves the nests inside them as they are, so that `fuse` sees those of a row in one order.
  *
  *     reduce sum r in 4 { reduce sum s in 8 { load x[r + 4*s] } }  ->  reduce sum s in 8 { reduce sum r in 4 { ... } }
@@ -66,15 +67,53 @@ static bool choose_order(uint32_t *order, const ballot *bl, uint32_t n) {
     return moved;
 }
 
+enum { LOAD = 1, STORE = 2, COLUMNS = 8, TIMES = 8 };
+
+/* Does a reduction read by columns, each element once: neighbours are along an outer loop, not along one of its own? */
+static bool is_by_columns(sn_module *m, const sn_chain *c, sn_stmt s) {
+    const sn_stmt_rec *access = sn_stmt_get(m, s);
+    int64_t across = INT64_MAX, along = INT64_MAX;
+    for (uint32_t k = 0; k < c->n; k++) {
+        int64_t stride = stride_of(m, access->ix, sn_stmt_axis(m, c->at[k]));
+        if (stride == 0) return false;
+        if (stride < across) across = stride;
+    }
+    bool reduces = false;
+    for (sn_stmt p = access->parent; p.i && !sn_stmt_eq(p, c->at[c->n - 1]); p = sn_stmt_get(m, p)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(m, p);
+        if (!sn_is_nest(r)) continue;
+        int64_t stride = stride_of(m, access->ix, r->axis);
+        reduces |= r->op == SN_LOP_REDUCE && stride > 0;
+        if (stride && stride < along) along = stride;
+    }
+    return reduces && across < along;
+}
+
+static int64_t bytes_stored(const sn_module *m, sn_kern k) {
+    int64_t bytes = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_is_access(r) && sn_stores(r)) bytes = sn_add_clamped(bytes, sn_buf_bytes(m, r->buf));
+    }
+    return bytes;
+}
+
+static int64_t weight_of(sn_module *m, const sn_chain *c, sn_stmt s, int64_t stored) {
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    if (sn_stores(r)) return STORE;
+    return sn_buf_bytes(m, r->buf) / TIMES >= stored && is_by_columns(m, c, s) ? COLUMNS : LOAD;
+}
+
 static bool reorder_kernel(sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
     sn_chain c;
     sn_chain_outer(&c, m, k);
     if (c.n < 2) return false;
     ballot *bl = SN_NEW(cx->scratch, ballot);
+    int64_t stored = bytes_stored(m, k);
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (sn_is_access(r)) count_access(bl, m, &c, r, sn_stores(r) ? 2 : 1);
+        if (sn_is_access(r)) count_access(bl, m, &c, r, weight_of(m, &c, s, stored));
     }
     uint32_t order[SN_MAX_CHAIN];
     if (!choose_order(order, bl, c.n)) return false;
@@ -139,7 +178,7 @@ static bool count_nest(ballot *bl, bool *once, sn_module *m, const sn_chain *out
         if (sn_stores(r) && !moved_by(m, r->ix, c, true)) return false;
         if (!moved_by(m, r->ix, c, false)) continue;
         *once |= moved_by(m, r->ix, outer, true);
-        count_access(bl, m, c, r, sn_buf_bytes(m, r->buf) * (sn_stores(r) ? 2 : 1));
+        count_access(bl, m, c, r, sn_buf_bytes(m, r->buf) * (sn_stores(r) ? STORE : LOAD));
     }
     return true;
 }

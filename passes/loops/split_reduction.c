@@ -29,6 +29,13 @@
  *  -> k0_part: loop j in 48900 { reduce sum r in 256 { load x[48900*r + j] }  store k0_p0[j] }
  *     k0: loop i in 16300 { reduce sum w in 3 { load k0_p0[3*i + w] }  store y[i] }
  *
+ * A part is of one axis: the iterations of those around it are parts of their own, and those inside stay loops, so that
+ * where an element lies follows from the number of the part, a multiplication for each axis, and from no division:
+ *
+ *     loop i in 17 { reduce sum a in 8 { reduce sum r in 1759008 { load x[29903136*a + 1759008*i + r] } } }
+ *  -> k0_part: loop s in 72 { loop i in 17 { reduce sum r in 195456 {
+ *         load x[29903136*(s div 9) + 195456*(s mod 9) + 1759008*i + r] } store k0_p0[17*s + i] } }
+ *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second
  * one. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect
  * reduce nest that would leave the device idle are cut, or whose columns become wider, and only on a GPU; none that a
@@ -38,9 +45,13 @@
  */
 #include "passes/base/rebuild.h"
 
+#include "passes/loops/wide_columns.h"
+
 #include "passes/schedule/contract_rows.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/moments.h"
+
+#include <math.h>
 
 typedef struct cut {
     sn_pass_ctx *cx;
@@ -49,9 +60,12 @@ typedef struct cut {
     sn_stmt nest; /* the reduction, in k */
     sn_chain chain, outer;
     int64_t rows, count, parts, length;
-    int64_t width; /* iterations that become columns; 1: none */
-    bool behind;   /* ... those of the last axis of the reduction; else ones that follow each other in it */
+    sn_wide_columns columns;
+    int64_t width;  /* iterations that become columns; 1: none */
+    uint32_t at;    /* axis of the reduction of whose iterations a part has `length`, where several are left; */
+    int64_t pieces; /* ... into as many it is cut; 0: parts are of all iterations one after the other */
     sn_buf partial[8];
+    bool again;      /* the kernel is what an earlier cut left */
     bool wrapped;    /* the outer loop was made here, around everything */
     bool in_order;   /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
     bool moments;    /* `nest` and the squares about what it comes to */
@@ -112,95 +126,117 @@ static int64_t parts_for(const cut *c, int64_t blocks, int64_t per_unit, int64_t
     return wanted < 2 ? 1 : even_parts(c, blocks, wanted, most < 2 * wanted ? most : 2 * wanted);
 }
 
+/* Blocks of parts of rows that a multiprocessor has at a time: as many are made, so that all begin and end together. */
+static uint32_t resident(const cut *c) {
+    const sn_stmt_rec *nest = sn_stmt_get(c->m, c->nest);
+    uint32_t least;
+    sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->chain.at[c->chain.n - 1]), &least);
+    return sn_once_blocks(least ? sn_widest_alone(c->cx, least) : 1, nest->combs[0] == SN_COMB_SUMEXP);
+}
+
 /* Columns that lie side by side. */
-static int64_t columns_of(const cut *c) {
-    return c->outer.n ? c->width * sn_ix_value(c->m, sn_stmt_extent(c->m, c->outer.at[c->outer.n - 1])) : 1;
+static int64_t columns_of(const cut *c) { return c->outer.n ? c->columns.size * c->columns.rounds : 1; }
+
+/* Columns that a block has. Bytes are wider vectors, but for what widens with them. */
+static int64_t block_columns(const cut *c) {
+    const sn_stmt_rec *nest = sn_stmt_get(c->m, c->nest);
+    if (c->columns.bytes != 1) return SN_SPLIT_COLUMNS;
+    bool widens = nest->n_results > 1 || sn_dtype_bytes(sn_val_get(c->m, sn_result(nest, 0))->dtype) > 1;
+    uint32_t lanes = sn_least(sn_widest_alone(c->cx, 1), sn_pow2_divisor(columns_of(c)));
+    int64_t columns = SN_COLUMN_THREADS * (int64_t)(widens ? sn_least(lanes, SN_WIDENED_LANES) : lanes);
+    return columns < SN_SPLIT_COLUMNS ? SN_SPLIT_COLUMNS : columns;
+}
+
+/* The loops of a part: those of the reduction, less what has become columns. */
+static uint32_t steps_of(const cut *c, int64_t *steps) {
+    uint32_t n = c->chain.n - c->columns.behind;
+    for (uint32_t k = 0; k < n; k++) steps[k] = sn_ix_value(c->m, sn_stmt_extent(c->m, c->chain.at[k]));
+    steps[n - 1] = sn_ceil_div(steps[n - 1], c->columns.rounds);
+    return n;
+}
+
+/* How near parts of `length` iterations of an axis of so many come to all multiprocessors working all the time, each with as many
+ * blocks as are enough for it. */
+static double evenness(const cut *c, int64_t steps, int64_t length, int64_t blocks, int64_t enough) {
+    double turns = (double)blocks / c->cx->target->units, pieces = (double)sn_ceil_div(steps, length);
+    double even = turns / ceil(turns) * (double)steps / (pieces * (double)length), more = turns / (double)enough;
+    return more < 1 ? even * more : even * 100 / (100 + SN_SPLIT_BEGIN * (more - 1));
+}
+
+/* Of several axes one is cut, and those around it are parts as they are. Wide columns have a second kernel anyway, so that they are
+ * cut for the sake of evenness alone. per_block: columns of a block, of those that each part has; 0: a block is a part of a row. */
+static int64_t cut_axis(cut *c, int64_t per_block, int64_t per_unit, int64_t least) {
+    int64_t steps[SN_MAX_CHAIN], around = 1, best_parts = 1, each = c->rows * c->width, per = per_block ? per_block : 1;
+    int64_t most = SN_ONLINE_TURNS * per_unit * c->cx->target->units / sn_ceil_div(each, per);
+    uint32_t n = steps_of(c, steps);
+    double best = 0;
+    if (c->width > 1 && most > SN_SPLIT_SECOND / c->width) most = SN_SPLIT_SECOND / c->width;
+    for (uint32_t d = 0; d < n && around <= most; around *= steps[d++]) {
+        int64_t inside = 1;
+        for (uint32_t k = d + 1; k < n; k++) inside *= steps[k];
+        for (int64_t p = 1; p <= steps[d] && p * around <= most; p++) {
+            int64_t length = sn_ceil_div(steps[d], p);
+            if (!per_block && d == n - 1 && p > 1) length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE;
+            int64_t pieces = sn_ceil_div(steps[d], length), parts = pieces * around,
+                    blocks = sn_ceil_div(parts * each, per);
+            if (parts < 2 ? c->width == 1 : length * inside < least) continue;
+            double even = evenness(c, steps[d], length, blocks, parts < 2 ? SN_SPLIT_ENOUGH : per_unit);
+            if (even <= best) continue;
+            best = even, best_parts = parts;
+            c->at = d, c->pieces = parts > 1 ? pieces : 0, c->length = length;
+        }
+    }
+    return best_parts;
+}
+
+/* Rows of rows that are long, but of which no vectors begin one: each is a part, whose vectors start before it
+ * (passes/schedule/rows.c). */
+static int64_t cut_odd_rows(cut *c) {
+    uint32_t least, last = c->chain.n - 1;
+    int64_t n = sn_ix_value(c->m, sn_stmt_extent(c->m, c->chain.at[last]));
+    sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->chain.at[last]), &least);
+    if (!last || !least) return 1;
+    uint32_t wide = sn_widest_alone(c->cx, least), even = sn_least(wide, sn_pow2_divisor(n));
+    if (even * least >= SN_WIDE_ENOUGH || n < sn_odd_row(wide, least)) return 1;
+    c->at = last, c->pieces = 1, c->length = n;
+    return c->count / n;
+}
+
+/* Do the iterations of all axes follow each other in memory as if they were one? Then they are cut as one; positions alone tell them
+ * apart. */
+static bool is_one_axis(const cut *c) {
+    sn_module *m = c->m;
+    uint32_t last = c->chain.n - 1;
+    sn_stmt end = sn_stmt_walk_skip(m, c->nest);
+    for (sn_stmt s = c->nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t step, stride;
+        if (!sn_is_access(r)) continue;
+        if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, c->chain.at[last]), &stride)) return false;
+        for (uint32_t k = last; k-- > 0;) {
+            stride *= sn_ix_value(m, sn_stmt_extent(m, c->chain.at[k + 1]));
+            if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, c->chain.at[k]), &step) || step != stride) return false;
+        }
+    }
+    return true;
+}
+
+/* Is one of several axes cut? So are wide columns of elements that are narrow, which many parts make even. */
+static bool has_axes(const cut *c) {
+    bool several = c->chain.n - c->columns.behind > 1 && !(c->width == 1 && is_one_axis(c));
+    return several || (c->width > 1 && (c->columns.behind || c->columns.bytes < SN_COLUMN_WORD));
 }
 
 /* Number of parts; 1: leave it whole. */
-static int64_t choose_parts(const cut *c, bool inner) {
-    int64_t units = c->cx->target->units;
-    if (inner) {
-        if (c->rows >= SN_SPLIT_ENOUGH * units || c->count < SN_SPLIT_LENGTH) return 1;
-        return parts_for(c, c->rows, SN_SPLIT_ROW_BLOCKS, SN_SPLIT_PART);
-    }
-    int64_t blocks = sn_ceil_div(c->rows * c->width, SN_SPLIT_COLUMNS);
-    if (blocks >= SN_SPLIT_ENOUGH * units || c->count / c->width < SN_SPLIT_COLUMN) return 1;
-    return parts_for(c, blocks, SN_SPLIT_COLUMN_BLOCKS, SN_SPLIT_COLUMN_PART);
-}
-
-/* ---- wide columns ---- */
-
-/* What wide columns are made of. */
-typedef struct columns {
-    uint32_t bytes; /* of the smallest element */
-    uint32_t
-        lanes; /* that start where a vector may: of the widest accesses, or those that all other axes leave aligned */
-} columns;
-
-/* Largest power of two that divides the steps of all axes of a chain but the last one. */
-static uint32_t steps_divisor(const cut *c, sn_ix e, const sn_chain *in) {
-    uint32_t d = SN_POW2_MOST;
-    int64_t step;
-    for (uint32_t k = 0; k + 1 < in->n; k++)
-        d = sn_ix_coef(c->m, e, sn_stmt_axis(c->m, in->at[k]), &step) ? sn_least(d, sn_pow2_divisor(step)) : 1;
-    return d;
-}
-
-/* Does everything that the reduction loads lie side by side along the last axis of the reduction and the last outer
- * one together? behind: an element of the latter has those of the former; else an element of the former has those of
- * the latter. */
-static bool lies_beside(columns *out, const cut *c, bool behind) {
-    sn_module *m = c->m;
-    sn_axis r = sn_stmt_axis(m, c->chain.at[c->chain.n - 1]), i = sn_stmt_axis(m, c->outer.at[c->outer.n - 1]);
-    int64_t of_r, of_i, n_r = sn_ix_value(m, sn_axis_get(m, r)->extent),
-                        n_i = sn_ix_value(m, sn_axis_get(m, i)->extent);
-    sn_stmt end = sn_stmt_walk_skip(m, c->nest);
-    *out = (columns){0, SN_POW2_MOST};
-    for (sn_stmt s = c->nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *st = sn_stmt_get(m, s);
-        if (!sn_is_access(st)) continue;
-        if (!sn_ix_coef(m, st->ix, r, &of_r) || !sn_ix_coef(m, st->ix, i, &of_i) || st->has_mask) return false;
-        if (behind ? of_r != 1 || of_i != n_r : of_i != 1 || of_r != n_i) return false;
-        sn_schedule_smaller(&out->bytes, sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype));
-        out->lanes =
-            sn_least(out->lanes, sn_least(steps_divisor(c, st->ix, &c->outer), steps_divisor(c, st->ix, &c->chain)));
-    }
-    if (out->bytes) out->lanes = sn_least(out->lanes, sn_widest_alone(c->cx, out->bytes));
-    return out->bytes > 0;
-}
-
-/* Is the row that a part of is small enough for a second kernel to be worth it? One is made anyway where results are
- * few. */
-static bool is_worth_it(const cut *c, const columns *co, int64_t blocks, int64_t least) {
-    int64_t bytes = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), co->bytes);
-    return bytes >= (blocks < SN_SPLIT_ENOUGH * c->cx->target->units ? SN_SPLIT_BYTES : least);
-}
-
-/* Those of the last axis of the reduction, where they are pieces of lines, or odd. */
-static void widen_behind(cut *c, const columns *co, int64_t n, int64_t last) {
-    bool odd = sn_least(co->lanes, sn_pow2_divisor(last)) < sn_least(co->lanes, sn_pow2_divisor(n * last));
-    bool pieces = last * co->bytes < SN_LINE;
-    c->behind = (pieces || odd) && n * last >= SN_SPLIT_COLUMNS && c->count / last >= SN_SPLIT_WIDE_COLUMN &&
-                is_worth_it(c, co, c->rows, pieces ? SN_SPLIT_BYTES : SN_SPLIT_ODD_BYTES);
-    if (c->behind) c->width = last;
-}
-
-static void widen(cut *c) {
-    columns co;
-    if (!c->outer.n) return;
-    int64_t n = columns_of(c), last = sn_ix_value(c->m, sn_stmt_extent(c->m, c->chain.at[c->chain.n - 1])), w = 1;
-    if (c->chain.n > 1 && lies_beside(&co, c, true)) {
-        widen_behind(c, &co, n, last);
-        return;
-    }
-    if (!lies_beside(&co, c, false)) return;
-    bool pieces = n * co.bytes < SN_LINE;
-    if (!pieces && sn_pow2_divisor(n) >= co.lanes) return;
-    if (!is_worth_it(c, &co, sn_ceil_div(c->rows, SN_SPLIT_COLUMNS), pieces ? SN_SPLIT_BYTES : SN_SPLIT_ODD_BYTES))
-        return;
-    while (w * n < SN_SPLIT_COLUMNS || sn_pow2_divisor(w * n) < co.lanes) w *= 2;
-    if (c->count / w >= SN_SPLIT_WIDE_COLUMN && (c->chain.n == 1 || last % w == 0)) c->width = w;
+static int64_t choose_parts(cut *c, bool inner) {
+    int64_t units = c->cx->target->units, per_block = inner ? 0 : block_columns(c);
+    int64_t per_unit = inner ? resident(c) : SN_SPLIT_COLUMN_BLOCKS;
+    int64_t least = inner ? SN_SPLIT_PART : SN_SPLIT_COLUMN_PART;
+    int64_t blocks = inner ? c->rows : sn_ceil_div(c->rows * c->width, per_block);
+    if (blocks >= SN_SPLIT_ENOUGH * units && c->width == 1) return inner ? cut_odd_rows(c) : 1;
+    if (c->count / c->width < (inner ? SN_SPLIT_LENGTH : SN_SPLIT_COLUMN)) return 1;
+    if (has_axes(c)) return cut_axis(c, per_block, per_unit, least);
+    return blocks >= SN_SPLIT_ENOUGH * units ? 1 : parts_for(c, blocks, per_unit, least);
 }
 
 /* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows
@@ -247,9 +283,13 @@ static bool look(cut *c) {
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
     if (contract || (!pinned && (sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
-    if (!pinned) widen(c);
+    if (!pinned) {
+        sn_wide_columns_find(&c->columns, c->cx, &c->outer, &c->chain);
+        c->width = sn_wide_columns_width(&c->columns);
+    }
     bool inner = c->width == 1 && reduces_along(c);
     c->parts = pinned ? pinned : choose_parts(c, inner);
+    if (c->pieces) return true;
     c->length = sn_ceil_div(sn_ceil_div(c->count, c->width), c->parts);
     if (!pinned && inner) c->length = sn_ceil_div(c->length, SN_SPLIT_LINE) * SN_SPLIT_LINE;
     if (!pinned) c->parts = sn_ceil_div(sn_ceil_div(c->count, c->width), c->length);
@@ -273,16 +313,18 @@ static void wrap_in_loop(cut *c) {
     c->wrapped = true;
 }
 
-/* The flat position in the partial results of a part. column: in the last outer axis, which is of so many columns;
- * none: the axis. */
+/* The flat position in the partial results of a part. column: in the last outer axes, which are of so many columns;
+ * none: these. */
 static sn_ix flat_row(const cut *c, const sn_chain *outer, sn_ix column, int64_t columns) {
     sn_ix index[SN_MAX_CHAIN], shape[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < outer->n; k++) {
         index[k] = sn_ix_axis(c->m, sn_stmt_axis(c->m, outer->at[k]));
         shape[k] = sn_stmt_extent(c->m, outer->at[k]);
     }
-    if (column.i) index[outer->n - 1] = column, shape[outer->n - 1] = sn_ix_const(c->m, columns);
-    return sn_ix_flatten(c->m, index, shape, outer->n);
+    if (!column.i) return sn_ix_flatten(c->m, index, shape, outer->n);
+    uint32_t at = outer->n - c->columns.beside;
+    index[at] = column, shape[at] = sn_ix_const(c->m, columns);
+    return sn_ix_flatten(c->m, index, shape, at + 1);
 }
 
 static void make_partial_buffers(cut *c) {
@@ -290,7 +332,11 @@ static void make_partial_buffers(cut *c) {
     sn_ix shape[2] = {sn_ix_const(c->m, c->parts), sn_ix_const(c->m, c->rows * c->width)};
     uint32_t n = nest->n_results;
     for (uint32_t r = 0; r < n + c->moments; r++) {
-        const char *name = sn_strf(&c->m->arena, r < n ? "%s_p%u" : "%s_q", sn_kern_get(c->m, c->k)->name, r);
+        const char *name = sn_strf(&c->m->arena,
+                                   r >= n     ? "%s_q"
+                                   : c->again ? "%s_r%u"
+                                              : "%s_p%u",
+                                   sn_kern_get(c->m, c->k)->name, r);
         sn_dtype dtype = sn_val_get(c->m, sn_result(nest, r < n ? r : c->pair.state))->dtype;
         sn_buf b = sn_buf_new(c->m, name, dtype, SN_BUF_TEMP, shape, 2);
         sn_buf_get(c->m, b)->align = 256;
@@ -329,19 +375,95 @@ typedef struct place {
     sn_nest_test test;
 } place;
 
-/* The loop over columns, in the copy, becomes one over wide ones. The test of what goes beyond the last one: rows of W
- * columns are whole, or each column has a test of its own. */
-static void widen_columns(cut *c, sn_stmt loop, place *p) {
+/* Where an axis of the columns is at `at`, which counts elements. */
+static sn_ix in_columns(const cut *c, bool reduced, uint32_t k, sn_ix at) {
+    const sn_chain *chain = reduced ? &c->chain : &c->outer;
+    int64_t stride = c->columns.strides[reduced][k], n = sn_ix_value(c->m, sn_stmt_extent(c->m, chain->at[k]));
+    at = sn_ix_divc(c->m, at, stride);
+    return stride * n == c->columns.size ? at : sn_ix_modc(c->m, at, n);
+}
+
+/* The last outer loops, in the copy, become one over columns, whose body is returned. The test of what goes beyond the last one:
+ * rounds are whole, or each column has a test of its own. */
+static sn_stmt widen_columns(cut *c, sn_chain *outer, place *p) {
     sn_module *m = c->m;
-    sn_axis i = sn_stmt_axis(m, loop);
-    int64_t w = c->width, n = sn_ix_value(m, sn_axis_get(m, i)->extent);
-    sn_axis j = sn_axis_new(m, "j", sn_ix_const(m, n * w));
-    sn_ix at = sn_ix_axis(m, j), column = c->behind ? sn_ix_divc(m, at, w) : sn_ix_modc(m, at, n);
-    p->turn = c->behind ? sn_ix_modc(m, at, w) : sn_ix_divc(m, at, n);
-    sn_stmt_subst(m, loop, &i, &column, 1);
+    const sn_wide_columns *wc = &c->columns;
+    uint32_t first = outer->n - wc->beside;
+    sn_axis axes[SN_MAX_CHAIN], j = sn_axis_new(m, "j", sn_ix_const(m, columns_of(c)));
+    sn_ix at = sn_ix_axis(m, j), values[SN_MAX_CHAIN], round = sn_ix_const(m, 0), rest = round;
+    if (wc->rounds > 1) round = sn_ix_divc(m, at, wc->size), at = sn_ix_modc(m, at, wc->size);
+    for (uint32_t k = c->chain.n - wc->behind; k < c->chain.n; k++)
+        rest = sn_ix_fma(m, sn_ix_value(m, sn_stmt_extent(m, c->chain.at[k])), rest, in_columns(c, true, k, at));
+    for (uint32_t k = 0; k < wc->beside; k++) {
+        axes[k] = sn_stmt_axis(m, outer->at[first + k]);
+        values[k] = in_columns(c, false, first + k, at);
+    }
+    sn_stmt loop = outer->at[first], body = outer->at[outer->n - 1];
+    for (sn_stmt t = sn_stmt_get(m, body)->first, next; wc->beside > 1 && t.i; t = next) {
+        next = sn_next(m, t);
+        sn_stmt_unlink(m, t);
+        sn_stmt_insert(m, sn_at_end(c->part, loop), t);
+    }
+    if (wc->beside > 1) sn_stmt_unlink(m, outer->at[first + 1]);
+    sn_stmt_subst(m, loop, axes, values, wc->beside);
     sn_stmt_get(m, loop)->axis = j;
-    bool whole = c->count % w == 0;
-    p->test = (sn_nest_test){whole ? 1 : n, whole ? sn_ix_scale(m, p->turn, -1) : column};
+    outer->n = first + 1;
+    if (c->width == 1) return loop;
+    bool whole = c->count / wc->rest % wc->rounds == 0;
+    int64_t n = wc->size / wc->rest;
+    p->turn = sn_ix_fma(m, wc->rest, round, rest);
+    p->test = (sn_nest_test){1, sn_ix_scale(m, p->turn, -1)};
+    if (!whole) p->test = (sn_nest_test){n, sn_ix_sub(m, at, sn_ix_scale(m, rest, n))};
+    return loop;
+}
+
+/* The loops of the reduction around the one that is cut are gone: the part knows which iteration of them it is. Returns that
+ * loop, *piece: which piece of it. */
+static sn_stmt enter(cut *c, sn_chain *chain, sn_ix *piece) {
+    sn_module *m = c->m;
+    sn_axis axes[SN_MAX_CHAIN];
+    sn_ix extents[SN_MAX_CHAIN + 1], parts[SN_MAX_CHAIN + 1];
+    sn_stmt top = chain->at[0], nest = chain->at[c->at];
+    for (uint32_t k = 0; k < c->at; k++)
+        axes[k] = sn_stmt_axis(m, chain->at[k]), extents[k] = sn_stmt_extent(m, chain->at[k]);
+    extents[c->at] = sn_ix_const(m, c->pieces);
+    sn_ix_unflatten(m, *piece, extents, c->at + 1, parts);
+    *piece = parts[c->at];
+    if (!c->at) return nest;
+    sn_stmt_unlink(m, nest);
+    sn_stmt_insert(m, sn_at_before(m, top), nest);
+    sn_stmt_unlink(m, top);
+    sn_stmt_subst(m, nest, axes, parts, c->at);
+    sn_nest_perfect(chain, m, nest);
+    return nest;
+}
+
+/* The nest of a part of one axis. */
+static sn_stmt shorten_axis(cut *c, sn_stmt nest, sn_chain *chain, const place *p) {
+    sn_module *m = c->m;
+    int64_t steps[SN_MAX_CHAIN], stride = c->width;
+    sn_level levels[SN_MAX_LEVELS];
+    uint32_t n = steps_of(c, steps) - c->at;
+    sn_ix piece = p->part;
+    nest = enter(c, chain, &piece);
+    for (uint32_t k = n; k-- > 0; stride *= steps[c->at + k])
+        levels[k] =
+            (sn_level){sn_axis_get(m, sn_stmt_axis(m, chain->at[k]))->name, steps[c->at + k], stride, SN_AXIS_SEQ};
+    levels[0].extent = c->length;
+    if (c->width > 1) levels[n - 1].name = "q";
+    sn_ix base = sn_ix_scale(m, piece, c->length * levels[0].stride);
+    if (p->turn.i) base = sn_ix_add(m, base, p->turn);
+    int64_t count = c->at ? stride : c->count;
+    return sn_nest_rebuild_by(c->cx, c->part, nest, chain, base, count, levels, n, p->turn.i ? &p->test : NULL);
+}
+
+/* That of a part of all iterations. */
+static sn_stmt shorten_flat(cut *c, sn_stmt nest, const sn_chain *chain, const place *p) {
+    sn_module *m = c->m;
+    sn_level level = {c->width > 1 ? "q" : "r", c->length, c->width, SN_AXIS_SEQ};
+    sn_ix base = sn_ix_scale(m, p->part, c->length * c->width);
+    if (p->turn.i) base = sn_ix_add(m, base, p->turn);
+    return sn_nest_rebuild_by(c->cx, c->part, nest, chain, base, c->count, &level, 1, p->turn.i ? &p->test : NULL);
 }
 
 /* The nest of a part at its elements alone; its results go to `to`. */
@@ -349,10 +471,7 @@ static void shorten(cut *c, sn_stmt body, sn_stmt nest, const place *p, const sn
     sn_module *m = c->m;
     sn_chain chain;
     sn_nest_perfect(&chain, m, nest);
-    sn_level level = {c->width > 1 ? "q" : "r", c->length, c->width, SN_AXIS_SEQ};
-    sn_ix base = sn_ix_scale(m, p->part, c->length * c->width);
-    if (p->turn.i) base = sn_ix_add(m, base, p->turn);
-    nest = sn_nest_rebuild_by(c->cx, c->part, nest, &chain, base, c->count, &level, 1, p->turn.i ? &p->test : NULL);
+    nest = c->pieces ? shorten_axis(c, nest, &chain, p) : shorten_flat(c, nest, &chain, p);
     sn_ix at = sn_ix_fma(m, c->rows * c->width, p->part, p->row);
     for (uint32_t r = 0; r < sn_stmt_get(m, nest)->n_results; r++)
         sn_put_store(m, sn_at_end(c->part, body), to[r], at, sn_result(sn_stmt_get(m, nest), r));
@@ -386,7 +505,7 @@ static sn_stmt copy_loops(cut *c, sn_chain *outer, sn_axis s) {
 /* A copy of k whose reduction covers one part and whose results go to the partial buffers. */
 static void make_part(cut *c) {
     sn_module *m = c->m;
-    c->part = sn_kern_new(m, sn_strf(&m->arena, "%s_part", sn_kern_get(m, c->k)->name));
+    c->part = sn_kern_new(m, sn_strf(&m->arena, c->again ? "%s_rest" : "%s_part", sn_kern_get(m, c->k)->name));
     sn_kern_get(m, c->part)->note = sn_kern_get(m, c->k)->note;
     sn_kern_get(m, c->part)->from = sn_kern_get(m, c->k)->from;
     sn_kern_get(m, c->part)->section = sn_kern_get(m, c->k)->section;
@@ -398,9 +517,9 @@ static void make_part(cut *c) {
         next = sn_next(m, t);
         if (sn_stores(sn_stmt_get(m, t))) sn_stmt_unlink(m, t);
     }
+    if (c->width > 1 || c->columns.beside > 1) body = widen_columns(c, &outer, &p);
     if (c->moments) centre_part(c, p.part);
     sn_stmt nest = next_nest(m, sn_stmt_get(m, body)->first), squares = next_nest(m, sn_next(m, nest));
-    if (c->width > 1) widen_columns(c, body, &p);
     p.row = c->wrapped ? sn_ix_const(m, 0) : flat_row(c, &outer, (sn_ix){0}, 0);
     shorten(c, body, nest, &p, c->partial);
     if (c->moments) shorten(c, body, squares, &p, &c->spread);
@@ -411,11 +530,11 @@ static void make_part(cut *c) {
 
 /* ---- the second kernel ---- */
 
-/* A reduction over parts, over iterations of wide columns, or over both. */
+/* A reduction over parts, over what else became wide columns, or over both. */
 typedef struct gather {
-    sn_stmt nests[2];
+    sn_stmt nests[SN_MAX_CHAIN + 1];
     uint32_t n;
-    sn_ix part, turn; /* none: there is one alone */
+    sn_ix part, round, rest[SN_MAX_CHAIN]; /* none: there is one alone */
 } gather;
 
 /* In the place of the nest `old`, without its yields. */
@@ -423,14 +542,17 @@ static void open_gather(gather *out, cut *c, sn_stmt old) {
     sn_module *m = c->m;
     const sn_stmt_rec *r = sn_stmt_get(m, old);
     sn_dtype dtypes[8];
-    const int64_t extents[2] = {c->parts, c->width};
+    uint32_t first = c->chain.n - c->columns.behind;
+    int64_t extents[SN_MAX_CHAIN + 2] = {c->parts, c->width > 1 ? c->columns.rounds : 1};
+    for (uint32_t k = first; k < c->chain.n; k++)
+        extents[2 + k - first] = sn_ix_value(m, sn_stmt_extent(m, c->chain.at[k]));
     *out = (gather){.n = 0};
     for (uint32_t k = 0; k < r->n_results; k++) dtypes[k] = sn_val_get(m, sn_result(r, k))->dtype;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2 + c->columns.behind; i++) {
         if (extents[i] == 1) continue;
         sn_cursor into = out->n ? sn_at_end(c->k, out->nests[out->n - 1]) : sn_at_before(m, old);
         sn_axis ax = sn_axis_new(m, i ? "w" : "s", sn_ix_const(m, extents[i]));
-        *(i ? &out->turn : &out->part) = sn_ix_axis(m, ax);
+        *(i == 0 ? &out->part : i == 1 ? &out->round : &out->rest[first + i - 2]) = sn_ix_axis(m, ax);
         sn_stmt nest = out->nests[out->n++] = sn_put_reduce(m, into, ax, SN_AXIS_SEQ, r->combs, r->n_combs, dtypes);
         sn_stmt_get(m, nest)->from = r->from;
     }
@@ -451,12 +573,14 @@ static void close_gather(const gather *ga, cut *c, sn_stmt old, sn_val *yields) 
 /* Where the partial results are that it takes in. */
 static sn_ix partial_at(const cut *c, const gather *ga) {
     sn_module *m = c->m;
+    const sn_wide_columns *wc = &c->columns;
     sn_ix column = {0};
-    if (ga->turn.i) {
-        sn_axis i = sn_stmt_axis(m, c->outer.at[c->outer.n - 1]);
-        int64_t n = sn_ix_value(m, sn_axis_get(m, i)->extent);
-        column = c->behind ? sn_ix_fma(m, c->width, sn_ix_axis(m, i), ga->turn)
-                           : sn_ix_fma(m, n, ga->turn, sn_ix_axis(m, i));
+    if (c->width > 1) {
+        column = ga->round.i ? sn_ix_scale(m, ga->round, wc->size) : sn_ix_const(m, 0);
+        for (uint32_t k = c->outer.n - wc->beside; k < c->outer.n; k++)
+            column = sn_ix_fma(m, wc->strides[0][k], sn_ix_axis(m, sn_stmt_axis(m, c->outer.at[k])), column);
+        for (uint32_t k = c->chain.n - wc->behind; k < c->chain.n; k++)
+            if (ga->rest[k].i) column = sn_ix_fma(m, wc->strides[1][k], ga->rest[k], column);
     }
     sn_ix row = flat_row(c, &c->outer, column, columns_of(c));
     return ga->part.i ? sn_ix_fma(m, c->rows * c->width, ga->part, row) : row;
@@ -495,30 +619,44 @@ static void finish_kernel(cut *c) {
     sn_kern_set_precision(m, c->k, sn_kern_get(m, c->k)->sched.precision);
 }
 
+/* The kernel in two, if that is worth it; the first of them goes in front of it. `again`: of what an earlier cut left to it. */
+static bool cut_kernel(cut *c, sn_kern_list *out, const sn_users *users, uint32_t at) {
+    const char *why_not;
+    if (!look(c) || sn_stmt_stores(c->m, c->nest, (sn_buf){0}) || sn_pass_library_runs(&why_not, c->cx, c->k))
+        return false;
+    sn_remark(c->cx, sn_kern_get(c->m, c->k)->name, "%lld results of %lld elements: cut into %lld parts%s",
+              (long long)c->rows, (long long)c->count, (long long)c->parts,
+              c->moments     ? ", means and squares about them in one reading"
+              : c->width > 1 ? " of wide columns"
+                             : "");
+    c->in_order = !c->again && c->rows > 1 && c->width == 1 && reduces_along(c) && is_read_again(c, users, at);
+    if (!c->outer.n) wrap_in_loop(c);
+    make_partial_buffers(c);
+    make_part(c);
+    finish_kernel(c);
+    SN_PUSH(&c->m->arena, out, c->part);
+    return true;
+}
+
+/* Does the second kernel have so much to put together that few blocks would take long? */
+static bool leaves_much(const cut *c) {
+    int64_t all = sn_mul_clamped(sn_mul_clamped(c->rows, c->parts), c->width),
+            blocks = sn_ceil_div(c->rows, SN_SPLIT_COLUMNS);
+    return !c->moments && c->width > 1 && all / blocks >= SN_SPLIT_AGAIN;
+}
+
 sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target->is_gpu) return SN_OK;
     sn_kern_list out = {0};
     sn_users users;
-    const char *why_not;
     uint32_t n = m->kernels.n;
     sn_users_find(&users, m, cx->scratch);
     for (uint32_t i = 0; i < n; i++) {
-        cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]};
-        if (!sn_kern_get(m, c.k)->scheduled && look(&c) && !sn_stmt_stores(m, c.nest, (sn_buf){0}) &&
-            !sn_pass_library_runs(&why_not, cx, c.k)) {
-            sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld results of %lld elements: cut into %lld parts%s",
-                      (long long)c.rows, (long long)c.count, (long long)c.parts,
-                      c.moments     ? ", means and squares about them in one reading"
-                      : c.width > 1 ? " of wide columns"
-                                    : "");
-            c.in_order = c.rows > 1 && c.width == 1 && reduces_along(&c) && is_read_again(&c, &users, i);
-            if (!c.outer.n) wrap_in_loop(&c);
-            make_partial_buffers(&c);
-            make_part(&c);
-            finish_kernel(&c);
-            SN_PUSH(&m->arena, &out, c.part);
-            *changed = true;
+        cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]}, rest = c;
+        if (!sn_kern_get(m, c.k)->scheduled && cut_kernel(&c, &out, &users, i)) {
+            rest.again = *changed = true;
+            if (leaves_much(&c)) cut_kernel(&rest, &out, &users, i);
         }
         SN_PUSH(&m->arena, &out, c.k);
     }

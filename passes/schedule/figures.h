@@ -46,6 +46,16 @@ static inline uint32_t sn_widest_alone(const sn_pass_ctx *cx, uint32_t bytes) {
     return t->is_gpu && bytes == 1 ? sn_least(t->vector_bytes, t->io_align) : sn_widest(cx, bytes);
 }
 
+/* Elements of a row that is read once, of which no vectors begin one, from which on they start before it. */
+static inline int64_t sn_odd_row(uint32_t wide, uint32_t bytes) {
+    return bytes == 1 ? (int64_t)SN_ODD_VECTORS * wide : SN_LONG_ODD_ROW;
+}
+
+/* Blocks of rows that are read once (rows.c) that a multiprocessor has at a time. online: a sum of exponentials. */
+static inline uint32_t sn_once_blocks(uint32_t lanes, bool online) {
+    return SN_ONLINE_BLOCKS - (!online && lanes > SN_ONLINE_LANES);
+}
+
 /* Steps of a scan whose loads are in flight together, `n` steps in all: as even as possible. */
 static inline uint32_t sn_steps_ahead(int64_t n, const sn_sched *sc) {
     int64_t most = sc->vector > 8 ? SN_SCAN_WIDE_STEPS : SN_SCAN_STEPS, turns = (n + most - 1) / most;

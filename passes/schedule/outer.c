@@ -16,6 +16,8 @@
 typedef struct columns {
     uint32_t bytes;  /* smallest element that nests walk along the last outer axis (0: none) */
     uint32_t states; /* values that the reductions carry, f64 and i64 counted twice */
+    bool keyed;      /* positions of bytes: rows that are written out have one each (codegen-llvm/keyed.c) */
+    bool summed;     /* sums of bytes: a thread's are 32 bits (codegen-llvm/packed.c) */
 } columns;
 
 static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) {
@@ -25,6 +27,9 @@ static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) 
         if (sh->nests[i].least_outer) sn_schedule_smaller(&co.bytes, sh->nests[i].least_outer);
         for (uint32_t k = 0; r->op == SN_LOP_REDUCE && k < r->n_results; k++)
             co.states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
+        bool one = sh->n_nests == 1 && r->op == SN_LOP_REDUCE && r->n_combs == 1 && co.bytes == 1;
+        co.keyed = one && sn_combs[r->combs[0]].second == SN_SECOND_POSITION;
+        co.summed = one && r->combs[0] == SN_COMB_SUM;
     }
     return co;
 }
@@ -54,10 +59,21 @@ static void spread(const sn_target *t, const sn_schedule_shape *sh, const column
 /* Rows that a thread loads together, as many as are useful, as far as accumulators leave registers: narrow loads are
  * more. */
 static uint32_t steps_together(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
-    uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(co->states ? co->states : 1), bytes = sc->vector * co->bytes;
+    uint32_t states = co->keyed || co->summed ? 1 : co->states, bytes = sc->vector * co->bytes;
+    uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(states ? states : 1);
     if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < SN_COLUMN_WORD) most = most * SN_COLUMN_WORD / bytes;
     if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
-    return sn_least(most ? most : 1, sn_pow2_floor((sh->max_count + sc->block_y - 1) / sc->block_y));
+    int64_t steps = sn_ceil_div(sh->max_count, sc->block_y);
+    bool alone = t->is_gpu && sh->n_nests == 1 && sc->block_y == 1;
+    if (alone && most && steps <= (int64_t)SN_COLUMN_TURNS * most) /* as many in each turn */
+        return steps ? (uint32_t)sn_ceil_div(steps, sn_ceil_div(steps, most)) : 1;
+    return sn_least(most ? most : 1, sn_pow2_floor(steps));
+}
+
+/* Columns that are many and short: a thread has one for itself, and loads it in a few turns. */
+static bool is_alone(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
+    int64_t threads = sh->rows / sc->vector, most = (int64_t)SN_COLUMN_TURNS * steps_together(t, sh, co, sc);
+    return sh->n_nests == 1 && sh->max_count <= most && threads >= (int64_t)t->units * t->unit_threads;
 }
 
 /* What is in flight on a multiprocessor where all blocks are as many as that, or as its registers hold. */
@@ -72,8 +88,9 @@ static double in_flight(const sn_target *t, const sn_schedule_shape *sh, const c
  * be in flight. Narrow loads have to be many a thread instead. */
 static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     sc->block_y = 1;
-    if (!t->is_gpu) return;
+    if (!t->is_gpu || is_alone(t, sh, co, sc)) return;
     bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
+    int64_t flight = !whole ? SN_COLUMN_FLIGHT : co->bytes == 1 ? SN_COLUMN_BYTES_FLIGHT : SN_COLUMN_WHOLE_FLIGHT;
     uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
     uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
     bool narrow = sh->n_nests == 1 && co->bytes && sc->vector * co->bytes < SN_COLUMN_WORD;
@@ -81,7 +98,7 @@ static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const c
         sn_sched twice = *sc;
         twice.block_y *= 2;
         double now = in_flight(t, sh, co, sc), then = in_flight(t, sh, co, &twice);
-        double enough = (whole ? SN_COLUMN_WHOLE_FLIGHT : SN_COLUMN_FLIGHT) / 100.0 * t->flight_bytes;
+        double enough = (double)flight / 100.0 * t->flight_bytes;
         bool starving = sh->n_nests == 1 && now < enough && then > now;
         if (sc->block_y < most ? narrow && then <= now : !starving || 2 * sc->block_x * sc->block_y >= full) return;
         sc->block_y *= 2;
@@ -105,8 +122,9 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
         bool may_open = !t->is_gpu && co->bytes;
         sc->vector =
             may_open ? sn_schedule_open_vector(row, co->bytes, widest) : sn_least(widest, sn_pow2_divisor(row));
-        if (t->is_gpu && co->states > SN_FULL_STATES)
+        if (t->is_gpu && co->states > SN_FULL_STATES && !co->keyed)
             sc->vector = sn_least(sc->vector, SN_STATE_LANES); /* every lane accumulates every state */
+        if (t->is_gpu && co->bytes == 1 && co->states > 1) sc->vector = sn_least(sc->vector, SN_WIDENED_LANES);
     }
     if (!sc->block_x)
         sc->block_x =
@@ -200,12 +218,16 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks)), x = sn_axis_new(m, "x", sn_ix_const(m, sc->block_x));
     sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
     into = sn_put_loop(m, sn_at_end(k, into), x, SN_AXIS_BLOCK_X);
-    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), sc->block_x), sn_ix_axis(m, x)), v);
+    sn_ix vector = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), sc->block_x), sn_ix_axis(m, x));
+    sn_ix start = sn_ix_scale(m, vector, v);
     bool partial = sh->rows % tile != 0;
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), start, sn_ix_const(m, sh->rows));
     sn_stmt columns = into;
     sn_ix column = partial ? sn_ix_min(m, start, sn_ix_const(m, sh->rows - v)) : start;
+    if (partial && sh->outer.n > 1 &&
+        sh->rows % v == 0) /* that it is a multiple of v takes it apart without divisions of lanes */
+        column = sn_ix_scale(m, sn_ix_min(m, vector, sn_ix_const(m, sh->rows / v - 1)), v);
     if (v > 1) {
         sn_axis av = sn_axis_new(m, "v", sn_ix_const(m, v));
         into = sn_put_loop(m, sn_at_end(k, into), av, SN_AXIS_VECTOR);

@@ -131,13 +131,13 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
     if (loads.hi > SN_ONCE_LOADS && loads.hi > loads.lo) loads.hi = loads.lo > SN_ONCE_LOADS ? loads.lo : SN_ONCE_LOADS;
     if (!sc->block_x) sc->block_x = SN_ONLINE_THREADS;
     if (!sc->block_y) sc->block_y = 1;
-    uint32_t n = vectors_per_thread(ro, sc), best = UINT32_MAX;
+    uint32_t n = vectors_per_thread(ro, sc), best = UINT32_MAX, spare = bytes < t->vector_bytes ? 0 : n / SN_ONCE_STEPS;
     for (uint32_t u = (uint32_t)loads.hi, pinned = sc->unroll; u >= loads.lo && !pinned; u--) {
         uint32_t steps = (n + u - 1) / u * u;
-        if (steps < best) best = steps, sc->unroll = u;
+        if (steps + spare < best) best = steps, sc->unroll = u;
     }
     if (!sc->min_blocks && sc->block_x * sc->block_y <= SN_ONLINE_THREADS)
-        sc->min_blocks = SN_ONLINE_BLOCKS - (!ro->online && sc->vector > SN_ONLINE_LANES);
+        sc->min_blocks = sn_once_blocks(sc->vector, ro->online);
 }
 
 /* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
@@ -255,7 +255,7 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
     if (even * bytes >= SN_WIDE_ENOUGH) return even;
-    if (ro->sh->max_count < SN_LONG_ODD_ROW || ro->positions) return even;
+    if (ro->sh->max_count < (ro->once ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW)) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
@@ -265,13 +265,22 @@ static bool in_few_turns(const sn_target *t, const rows *ro) {
     return ro->sh->rows >= t->units && ro->sh->rows <= (int64_t)SN_ONLINE_TURNS * SN_ONLINE_BLOCKS * t->units;
 }
 
+/* Bytes that nothing reads again stay words (codegen-llvm/packed.c). */
+static bool is_packed(const rows *ro) { return ro->once && ro->bytes == 1; }
+
+/* Rows of bytes that a block of the most threads would step through a few times, the last time with little left to do. */
+static bool is_of_bytes(const rows *ro, const sn_sched *sc) {
+    return ro->bytes == 1 && sc->vector > 1 &&
+           ro->sh->max_count > (int64_t)SN_ROW_VECTORS * sc->vector * SN_ONLINE_THREADS;
+}
+
 static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = row_vector(cx, ro, width);
     if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
-        (ro->online || (ro->once && in_few_turns(t, ro)))) {
+        (ro->online || (ro->once && (in_few_turns(t, ro) || ro->positions || is_of_bytes(ro, sc))))) {
         choose_once(t, ro, sc);
         return;
     }
@@ -283,7 +292,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once);
         while (sc->block_x < t->max_threads) {
             uint32_t n = vectors_per_thread(ro, sc);
-            uint32_t most = ro->once && ro->bytes == 1 ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
+            uint32_t most = is_packed(ro) ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
             bool too_long = n * sc->vector > most; /* halves widen */
             too_long &= !ro->sh->scans;            /* more threads wait for each other longer */
             bool idle = ro->sh->rows * sc->block_x < (int64_t)t->units * SN_IDLE_THREADS && n > 2;
@@ -304,7 +313,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     }
     uint32_t n = vectors_per_thread(ro, sc);
     if (!sc->unroll && ro->sh->scans) sc->unroll = t->is_gpu ? sn_steps_ahead(n, sc) : 1;
-    bool fits = t->is_gpu && n * sc->vector <= SN_ROW_REGS && has_room(ro);
+    bool fits = t->is_gpu && n * sc->vector <= (is_packed(ro) ? SN_ROW_BYTES : SN_ROW_REGS) && has_room(ro);
     if (!sc->unroll) sc->unroll = fits ? n : sn_least(SN_REST_UNROLL, n);
     sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
 }
