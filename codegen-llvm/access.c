@@ -99,10 +99,11 @@ static bool values_vary(sn_gen *g, sn_ix e);
 
 static bool is_posted(const sn_gen *g, const access *a) { return g->gpu && a->b->scope == SN_BUF_POSTED; }
 
-/* Halves that a thread keeps while its block waits for others stay the words that they are, from their store to their
- * load: what they were widened to takes twice the registers, and the compiler would keep that instead. */
+/* Halves that a thread keeps while its block waits for others, or of columns until it has their sums, stay the words that they are,
+ * from their store to their load: what they were widened to takes twice the registers, and the compiler would keep that instead. */
 static bool keeps_words(const sn_gen *g, const access *a) {
-    return g->gpu && a->b->scope == SN_BUF_REG && sn_dtype_bytes(a->b->dtype) == 2 && sn_kern_posts(g->m, g->kern);
+    bool waits = sn_kern_posts(g->m, g->kern) || (g->k->sched.cls == SN_SCHED_OUTER && g->threads_y > 1);
+    return g->gpu && a->b->scope == SN_BUF_REG && sn_dtype_bytes(a->b->dtype) == 2 && waits;
 }
 
 static lv as_words(sn_gen *g, const access *a, lv x) {

@@ -5,10 +5,13 @@
  * between, which every reader of the first has passed: the threads of a block meet between two exchanges. The first
  * write waits until all blocks have started.
  *
+ * A state is one of a row, which the threads x have alike, or, inside of a block.x axis, one of a column, which the threads y do
+ * (class outer). Those that have it alike send it, each to another block.
+ *
  * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a
  * thread waits for the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that
- * is sent to it. For other states, and in blocks of several rows, the cluster's barrier stands before the exchange, in
- * it and behind it.
+ * is sent to it. For other states, and in blocks of several rows or columns, the cluster's barrier stands before the exchange,
+ * in it and behind it.
  */
 #include "codegen-llvm/gen.h"
 
@@ -40,7 +43,8 @@ static bool first_is_straight(const sn_gen *g) {
         if (r->op != SN_LOP_BARRIER && (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_CLUSTER)) continue;
         for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
             const sn_stmt_rec *u = sn_stmt_get(g->m, up);
-            if (u->op != SN_LOP_LOOP || (u->kind != SN_AXIS_GRID && u->kind != SN_AXIS_BLOCK_Y)) return false;
+            bool once = u->kind == SN_AXIS_GRID || u->kind == SN_AXIS_BLOCK_X || u->kind == SN_AXIS_BLOCK_Y;
+            if (u->op != SN_LOP_LOOP || (!once && u->kind != SN_AXIS_VECTOR)) return false;
         }
         return true;
     }
@@ -65,27 +69,33 @@ void sn_gen_cluster_start(sn_gen *g) {
 
 static lv at(sn_gen *g, lv base, lv bytes) { return LLVMBuildInBoundsGEP2(g->em.b, g->em.cg->i8, base, &bytes, 1, ""); }
 
-/* Slot of block `block` and row `row`: [state][block][row]. */
+/* Slot of block `block` and row `row` (or column): [state][block][row]. */
 typedef struct slots {
-    lv base;
-    uint32_t offset[SN_GEN_STATES], bytes[SN_GEN_STATES], rows;
+    lv base, row, sender; /* of this thread: its row; its number among those that have the state of the row alike */
+    uint32_t offset[SN_GEN_STATES], bytes[SN_GEN_STATES], rows, senders;
     bool counted;
 } slots;
 
+static slots slots_of(sn_gen *g) {
+    lv x = LLVMBuildIntCast2(g->em.b, g->thread_x, g->em.cg->i32, 0, ""), y = x;
+    if (g->threads_y > 1) y = LLVMBuildIntCast2(g->em.b, g->thread_y, g->em.cg->i32, 0, "");
+    else y = sn_gen_c32(g, 0);
+    if (g->in_x) return (slots){.row = x, .sender = y, .rows = g->threads_x, .senders = g->threads_y};
+    return (slots){.row = y, .sender = x, .rows = g->threads_y, .senders = g->threads_x, .counted = g->threads_y == 1};
+}
+
 static lv slot(sn_gen *g, const slots *sl, uint32_t k, lv block) {
     sn_em *em = &g->em;
-    lv row = g->threads_y > 1 ? LLVMBuildIntCast2(em->b, g->thread_y, em->cg->i32, 0, "") : sn_gen_c32(g, 0);
-    lv index = em_iadd(em, em_imul(em, block, sn_gen_c32(g, sl->rows)), row);
+    lv index = em_iadd(em, em_imul(em, block, sn_gen_c32(g, sl->rows)), sl->row);
     return em_iadd(em, sn_gen_c32(g, sl->offset[k]), em_imul(em, index, sn_gen_c32(g, sl->bytes[k])));
 }
 
-/* Threads 0 .. cluster-1 of each row write the state of this block to block number x. */
+/* Threads 0 .. cluster-1 of each row write the state of this block to the block of their number. */
 static void send(sn_gen *g, const sn_gen_states *st, const slots *sl, const lv *x) {
     sn_em *em = &g->em;
-    lv thread = LLVMBuildIntCast2(em->b, g->thread_x, em->cg->i32, 0, "");
     lv rank = LLVMBuildIntCast2(em->b, g->rank, em->cg->i32, 0, "");
-    for (uint32_t first = 0; first < g->cluster; first += g->threads_x) {
-        lv to = em_iadd(em, thread, sn_gen_c32(g, first));
+    for (uint32_t first = 0; first < g->cluster; first += sl->senders) {
+        lv to = em_iadd(em, sl->sender, sn_gen_c32(g, first));
         sn_em_if branch = sn_em_then(em, em_icmp(em, LLVMIntULT, to, sn_gen_c32(g, g->cluster)), "send");
         for (uint32_t k = 0; k < st->n; k++) {
             lv args[2] = {at(g, sl->base, slot(g, sl, k, rank)), to};
@@ -118,7 +128,7 @@ void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met) 
         sn_gen_team_reduce(g, st, x);
         return;
     }
-    slots sl = {.rows = g->threads_y, .counted = g->threads_y == 1};
+    slots sl = slots_of(g);
     uint32_t lanes[SN_GEN_STATES], total = 0, bytes = 0;
     for (uint32_t k = 0; k < st->n; k++) {
         lanes[k] = sn_em_lanes(x[k]);

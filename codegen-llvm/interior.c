@@ -7,6 +7,9 @@
  *     if (the tests hold at the smallest position of the iteration and at the largest) { region, tests are true }
  *     else { region }
  *
+ * Where lanes own columns the vector stands around the loop; it is the same with columns that are no whole vectors in all
+ * (split_reduction.c).
+ *
  * So it is where a thread of a scan has steps that are written out: they are one region, whose loads go together as long as
  * no edge touches any of them. And where the loop stands inside of the lanes, whose columns have as many rows but for some:
  * those of a wide column (passes/loops/split_reduction.c), of which the last row is not whole.
@@ -25,7 +28,8 @@
 
 enum { MAX_INNER = 4, MAX_TESTS = 8, MAX_PLACES = 4, RARELY = 8 };
 
-/* The written-out loops inside the region around a statement, up to `loop`: their axes, first and last positions. */
+/* The written-out loops inside the region around a statement, up to `loop`: their axes, first and last positions. Lanes that own
+ * columns stand around the loop, and are counted like those inside. */
 typedef struct inner_axes {
     sn_axis at[MAX_INNER];
     sn_ix first[MAX_INNER], last[MAX_INNER];

@@ -14,7 +14,7 @@
  *   L10  grid axes are one nest of loops, and all else that stores stands inside it or after one of its loops; or several
  *        nests (segments), with all stores inside them and nothing beside them
  *   L11  a block.x axis is not inside a block.x axis, a block.y axis not inside a block.y axis, a cluster axis not inside
- *        any of the three
+ *        a block.y axis or a cluster axis
  *   L12  all block.x axes of a kernel have the same constant extent, and so have all block.y and all cluster axes
  *   L13  vector and unroll extents are constants; a vector axis is not inside a vector axis
  *   L14  an access to a reg is private * (thread number) + e, to a shared buffer private * (cluster number) + e, with
@@ -482,9 +482,8 @@ static sn_status check_kind(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const char *name = sn_axis_kind_names[r->kind];
     if (!sn_kern_get(v->m, v->k)->scheduled) return FAIL("L9: axis kind %s in a kernel that is not scheduled", name);
     if (r->kind == SN_AXIS_GRID) return check_grid(v, s, r);
-    for (int k = SN_AXIS_BLOCK_X; r->kind == SN_AXIS_CLUSTER && k <= SN_AXIS_BLOCK_Y; k++)
-        if (enclosing_kind(v, r, (sn_axis_kind)k).i)
-            return FAIL("L11: a cluster axis inside a %s axis", sn_axis_kind_names[k]);
+    if (r->kind == SN_AXIS_CLUSTER && enclosing_kind(v, r, SN_AXIS_BLOCK_Y).i)
+        return FAIL("L11: a cluster axis inside a %s axis", sn_axis_kind_names[SN_AXIS_BLOCK_Y]);
     bool nests = r->kind == SN_AXIS_UNROLL;
     if (!nests && enclosing_kind(v, r, r->kind).i)
         return FAIL("%s: a %s axis inside a %s axis", r->kind == SN_AXIS_VECTOR ? "L13" : "L11", name, name);

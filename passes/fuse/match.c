@@ -9,6 +9,7 @@
  */
 #include "passes/fuse/fuse.h"
 
+#include "passes/schedule/outer_keep.h"
 #include "passes/schedule/teams.h"
 
 enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
@@ -253,6 +254,26 @@ static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a
     return sn_team_pays(cx->target, rows, sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows), both ? 2 : 1);
 }
 
+/* Columns that lie side by side: what a step of b's left-over loops takes. */
+static int64_t columns_beside(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in_b) {
+    int64_t least = 0, stride;
+    for (uint32_t i = 0; i < in_b->n; i++)
+        for (uint32_t k = mt->shared; k < mt->b.n; k++)
+            if (sn_ix_coef(m, in_b->at[i].ix, sn_stmt_axis(m, mt->b.at[mt->b_order[k]]), &stride) && stride > 0 &&
+                (!least || stride < least))
+                least = stride;
+    return least;
+}
+
+/* Do whole columns of both stay on the chip (passes/schedule/outer_keep.c), few as they are? */
+static bool columns_stay(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_a,
+                         const sn_access_list *in_b, int64_t columns, int64_t elements) {
+    if (columns <= 0 || !mt->vertical || !mt->shared) return false;
+    int64_t along = columns_beside(mt, cx->m, in_b);
+    int64_t bytes = sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), columns);
+    return sn_columns_stay(cx->target, columns, along, elements, bytes);
+}
+
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
  * where rows are few. */
 static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
@@ -266,7 +287,8 @@ static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_ke
     return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
-/* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. */
+/* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. It leaves
+ * columns to a block or a cluster that keeps them. */
 static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                               const sn_access_list *in_b) {
     sn_module *m = cx->m;
@@ -280,7 +302,7 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
     bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
     bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
-    ok |= team;
+    ok |= team || (!inner && columns_stay(mt, cx, in_a, in_b, rows, row));
     if (!ok) mt->why_not = "too few common iterations to fill the device";
     return ok;
 }

@@ -105,13 +105,19 @@ static bool is_read_again(const cut *c, const sn_users *users, uint32_t at) {
     return false;
 }
 
-/* About `wanted` parts of so many blocks each: a number that leaves multiprocessors hardly idle at the end. A little
- * fewer, if they are of equal length, else the first one that is no smaller, or what comes nearest. */
-static int64_t even_parts(const cut *c, int64_t blocks, int64_t wanted, int64_t most) {
+/* Blocks of so many parts, where one has `each` of the rows or columns. */
+static int64_t blocks_of(const cut *c, int64_t parts, int64_t each) {
+    return sn_ceil_div(sn_mul_clamped(parts, c->rows * c->width), each);
+}
+
+/* About `wanted` parts: a number whose blocks leave multiprocessors hardly idle at the end. A little fewer, if they are of
+ * equal length, else the first one that is no smaller, or what comes nearest. */
+static int64_t even_parts(const cut *c, int64_t each, int64_t wanted, int64_t most) {
     int64_t units = c->cx->target->units, parts = wanted, steps = sn_ceil_div(c->count, c->width);
     double best = 0;
     for (int64_t p = wanted - wanted / SN_SPLIT_FEWER; p <= most && p < wanted + SN_SPLIT_TRIES; p++) {
-        double turns = (double)(p * blocks) / (double)units, even = turns / (double)sn_ceil_div(p * blocks, units);
+        int64_t blocks = blocks_of(c, p, each);
+        double even = (double)blocks / (double)(sn_ceil_div(blocks, units) * units);
         if (p <= wanted && even * 100 >= SN_SPLIT_EVEN && steps % p == 0) return p;
         if (p >= wanted && best * 100 < SN_SPLIT_EVEN && even > best) best = even, parts = p;
     }
@@ -119,11 +125,12 @@ static int64_t even_parts(const cut *c, int64_t blocks, int64_t wanted, int64_t 
 }
 
 /* As many parts as that many blocks a multiprocessor take, of at least so many iterations each. */
-static int64_t parts_for(const cut *c, int64_t blocks, int64_t per_unit, int64_t least) {
-    int64_t wanted = per_unit * c->cx->target->units / (blocks ? blocks : 1), most = c->count / c->width / least;
+static int64_t parts_for(const cut *c, int64_t each, int64_t per_unit, int64_t least) {
+    int64_t blocks = blocks_of(c, 1, each), most = c->count / c->width / least;
+    int64_t wanted = per_unit * c->cx->target->units / (blocks ? blocks : 1);
     if (c->width > 1 && most > SN_SPLIT_SECOND / c->width) most = SN_SPLIT_SECOND / c->width;
     if (wanted > most) wanted = most;
-    return wanted < 2 ? 1 : even_parts(c, blocks, wanted, most < 2 * wanted ? most : 2 * wanted);
+    return wanted < 2 ? 1 : even_parts(c, each, wanted, most < 2 * wanted ? most : 2 * wanted);
 }
 
 /* Blocks of parts of rows that a multiprocessor has at a time: as many are made, so that all begin and end together. */
@@ -137,14 +144,18 @@ static uint32_t resident(const cut *c) {
 /* Columns that lie side by side. */
 static int64_t columns_of(const cut *c) { return c->outer.n ? c->columns.size * c->columns.rounds : 1; }
 
-/* Columns that a block has. Bytes are wider vectors, but for what widens with them. */
-static int64_t block_columns(const cut *c) {
-    const sn_stmt_rec *nest = sn_stmt_get(c->m, c->nest);
-    if (c->columns.bytes != 1) return SN_SPLIT_COLUMNS;
-    bool widens = nest->n_results > 1 || sn_dtype_bytes(sn_val_get(c->m, sn_result(nest, 0))->dtype) > 1;
-    uint32_t lanes = sn_least(sn_widest_alone(c->cx, 1), sn_pow2_divisor(columns_of(c)));
-    int64_t columns = SN_COLUMN_THREADS * (int64_t)(widens ? sn_least(lanes, SN_WIDENED_LANES) : lanes);
-    return columns < SN_SPLIT_COLUMNS ? SN_SPLIT_COLUMNS : columns;
+/* Columns that a block of class outer has: those of narrow elements are more, since a thread's vectors are as wide, but for bytes that
+ * widen. */
+static int64_t columns_of_block(const cut *c) {
+    const sn_stmt_rec *r = sn_stmt_get(c->m, c->nest);
+    uint32_t least = c->columns.bytes, states = 0;
+    for (uint32_t k = 0; k < r->n_results; k++)
+        states += sn_dtype_bytes(sn_val_get(c->m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
+    if (!c->outer.n || (states > SN_FULL_STATES && least != 1)) return SN_SPLIT_COLUMNS;
+    if (!least) sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
+    uint32_t lanes = sn_least(sn_widest_alone(c->cx, least), sn_pow2_divisor(columns_of(c)));
+    if (least == 1 && states > 1) lanes = sn_least(lanes, SN_WIDENED_LANES);
+    return lanes * SN_COLUMN_THREADS > SN_SPLIT_COLUMNS ? lanes * SN_COLUMN_THREADS : SN_SPLIT_COLUMNS;
 }
 
 /* The loops of a part: those of the reduction, less what has become columns. */
@@ -163,15 +174,35 @@ static double evenness(const cut *c, int64_t steps, int64_t length, int64_t bloc
     return more < 1 ? even * more : even * 100 / (100 + SN_SPLIT_BEGIN * (more - 1));
 }
 
+/* Does a row of several axes lie in memory in runs of its last one that are long enough to be parts? */
+static bool is_run(const cut *c) {
+    uint32_t least;
+    sn_axis last = sn_stmt_axis(c->m, c->chain.at[c->chain.n - 1]);
+    if (c->chain.n < 2 || sn_nest_bytes_along(c->m, c->nest, last, &least) == 0) return false;
+    return sn_ix_value(c->m, sn_axis_get(c->m, last)->extent) * least >= SN_SPLIT_RUN;
+}
+
+/* Columns that are pieces of a line, but many of whose matrices follow each other in memory, which blocks have whole (schedule/flat.c). */
+static bool are_many_pieces(const cut *c) {
+    const sn_wide_columns *wc = &c->columns;
+    if (!c->outer.n || c->width > 1 || !wc->bytes || wc->strides[0][c->outer.n - 1] != 1) return false;
+    return wc->size * wc->bytes < SN_LINE && c->rows / wc->size >= SN_SPLIT_ENOUGH * c->cx->target->units;
+}
+
 /* Of several axes one is cut, and those around it are parts as they are. Wide columns have a second kernel anyway, so that they are
  * cut for the sake of evenness alone. per_block: columns of a block, of those that each part has; 0: a block is a part of a row. */
 static int64_t cut_axis(cut *c, int64_t per_block, int64_t per_unit, int64_t least) {
     int64_t steps[SN_MAX_CHAIN], around = 1, best_parts = 1, each = c->rows * c->width, per = per_block ? per_block : 1;
     int64_t most = SN_ONLINE_TURNS * per_unit * c->cx->target->units / sn_ceil_div(each, per);
-    uint32_t n = steps_of(c, steps);
+    uint32_t n = steps_of(c, steps), first = 0;
+    bool runs = !per_block && is_run(c); /* nobody has to find out in which of them a position is */
     double best = 0;
     if (c->width > 1 && most > SN_SPLIT_SECOND / c->width) most = SN_SPLIT_SECOND / c->width;
-    for (uint32_t d = 0; d < n && around <= most; around *= steps[d++]) {
+    if (runs) {
+        for (; first + 1 < n; first++) around *= steps[first];
+        if (most < around) most = around;
+    }
+    for (uint32_t d = first; d < n && around <= most; around *= steps[d++]) {
         int64_t inside = 1;
         for (uint32_t k = d + 1; k < n; k++) inside *= steps[k];
         for (int64_t p = 1; p <= steps[d] && p * around <= most; p++) {
@@ -179,7 +210,7 @@ static int64_t cut_axis(cut *c, int64_t per_block, int64_t per_unit, int64_t lea
             if (!per_block && d == n - 1 && p > 1) length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE;
             int64_t pieces = sn_ceil_div(steps[d], length), parts = pieces * around,
                     blocks = sn_ceil_div(parts * each, per);
-            if (parts < 2 ? c->width == 1 : length * inside < least) continue;
+            if (parts < 2 ? c->width == 1 : length * inside < least && !(runs && p == 1)) continue;
             double even = evenness(c, steps[d], length, blocks, parts < 2 ? SN_SPLIT_ENOUGH : per_unit);
             if (even <= best) continue;
             best = even, best_parts = parts;
@@ -197,7 +228,9 @@ static int64_t cut_odd_rows(cut *c) {
     sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->chain.at[last]), &least);
     if (!last || !least) return 1;
     uint32_t wide = sn_widest_alone(c->cx, least), even = sn_least(wide, sn_pow2_divisor(n));
-    if (even * least >= SN_WIDE_ENOUGH || n < sn_odd_row(wide, least)) return 1;
+    bool large = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), least) >= SN_SPLIT_ODD_BYTES;
+    bool short_row = even * least >= SN_WIDE_ENOUGH || n < sn_odd_row(wide, least);
+    if (even == wide || (short_row && !(large && is_run(c)))) return 1;
     c->at = last, c->pieces = 1, c->length = n;
     return c->count / n;
 }
@@ -229,14 +262,15 @@ static bool has_axes(const cut *c) {
 
 /* Number of parts; 1: leave it whole. */
 static int64_t choose_parts(cut *c, bool inner) {
-    int64_t units = c->cx->target->units, per_block = inner ? 0 : block_columns(c);
+    int64_t units = c->cx->target->units, per_block = inner ? 0 : columns_of_block(c);
     int64_t per_unit = inner ? resident(c) : SN_SPLIT_COLUMN_BLOCKS;
     int64_t least = inner ? SN_SPLIT_PART : SN_SPLIT_COLUMN_PART;
-    int64_t blocks = inner ? c->rows : sn_ceil_div(c->rows * c->width, per_block);
+    int64_t blocks = blocks_of(c, 1, inner ? 1 : per_block);
     if (blocks >= SN_SPLIT_ENOUGH * units && c->width == 1) return inner ? cut_odd_rows(c) : 1;
     if (c->count / c->width < (inner ? SN_SPLIT_LENGTH : SN_SPLIT_COLUMN)) return 1;
+    if (!inner && are_many_pieces(c)) return 1;
     if (has_axes(c)) return cut_axis(c, per_block, per_unit, least);
-    return blocks >= SN_SPLIT_ENOUGH * units ? 1 : parts_for(c, blocks, per_unit, least);
+    return blocks >= SN_SPLIT_ENOUGH * units ? 1 : parts_for(c, inner ? 1 : per_block, per_unit, least);
 }
 
 /* Do tiles of a product fill the device well enough? Their operands are shared, so that few blocks do what many rows

@@ -322,17 +322,30 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
 
-/* Of lines: as much of each as fills a block, but sides of a sector at least, with little left over at their ends. */
-static int64_t choose_side(const sn_schedule_flat *f) {
-    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit;
+/* Bytes of shared memory of a block: two of them at least have room, one loads. */
+static int64_t room_of(const sn_pass_ctx *cx) { return (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; }
+
+/* Bytes of the narrowest element that lies in lines. */
+static uint32_t least_of_lines(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
+    uint32_t least = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->bufs[i].lines) sn_schedule_smaller(&least, sn_dtype_bytes(sn_buf_get(cx->m, f->bufs[i].buf)->dtype));
+    return least;
+}
+
+/* Of lines: as much of each as fills a block, but sides of a sector at least, with little left over at their ends; twice that
+ * where it fits. */
+static int64_t choose_side(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
+    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit, least = SN_FLAT_SIDE;
     for (int64_t side = f->unit; side <= most && side < 2 * f->along; side *= 2)
         if (side <= 2 * f->unit || sn_ceil_div(f->along, side) * side * 4 <= f->along * 5) n = side;
-    return n < SN_FLAT_SIDE && f->along >= SN_FLAT_SIDE ? SN_FLAT_SIDE : n;
+    if (sn_mul_clamped(least, f->bytes) > room_of(cx) && f->unit * least_of_lines(cx, f) >= SN_SECTOR) least = f->unit;
+    return n < least && f->along >= least ? least : n;
 }
 
 /* Groups of a block: as many as fill it, in whole units; fewer where multiprocessors would be idle. */
 static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
-    if (f->lines) return choose_side(f);
+    if (f->lines) return choose_side(cx, f);
     int64_t n = SN_FLAT_BLOCK / f->bytes / f->unit * f->unit, most = f->groups / cx->target->units;
     if (n > most) n = most / f->unit * f->unit;
     return n > f->unit ? n : f->unit;
@@ -350,7 +363,16 @@ static uint32_t rows_at_a_time(int64_t rows, int64_t each) {
     return (uint32_t)(rows / turns);
 }
 
-static void choose_threads(const sn_schedule_shape *sh, const sn_schedule_flat *f, sn_sched *sc) {
+/* Threads that share columns: as many more as shared memory leaves a multiprocessor without, whose few blocks are large. */
+static uint32_t threads_of_columns(const sn_pass_ctx *cx, const sn_schedule_flat *f, uint32_t rows) {
+    int64_t bytes = sn_mul_clamped(rows / f->inner, f->bytes) + SN_SHARED_RESERVED;
+    int64_t blocks = (cx->target->shared_bytes + SN_SHARED_SYSTEM) / bytes, threads = SN_FLAT_THREADS;
+    while (threads * 2 <= cx->target->max_threads && blocks * threads * 2 <= SN_COLUMN_RESIDENT) threads *= 2;
+    return (uint32_t)threads;
+}
+
+static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f,
+                           sn_sched *sc) {
     if (!f->by_columns) {
         if (!sc->block_x) sc->block_x = threads_of_row(sh, f);
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
@@ -359,8 +381,8 @@ static void choose_threads(const sn_schedule_shape *sh, const sn_schedule_flat *
     if (!sc->block_x) sc->block_x = is_alone(sh, f) ? sn_least(sc->tile_m, SN_FLAT_THREADS / 2) : sc->tile_m;
     if (sc->block_y) return;
     sc->block_y = 1;
-    while (!is_alone(sh, f) && sc->block_x * sc->block_y * 2 <= SN_FLAT_THREADS &&
-           sc->block_y * SN_LEAST_THREADS <= sh->max_count)
+    uint32_t most = threads_of_columns(cx, f, sc->tile_m);
+    while (!is_alone(sh, f) && sc->block_x * sc->block_y * 2 <= most && sc->block_y * SN_LEAST_THREADS <= sh->max_count)
         sc->block_y *= 2;
 }
 
@@ -382,7 +404,7 @@ static void choose(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedu
     sc->cls = SN_SCHED_FLAT;
     if (!sc->vector) sc->vector = f->vector;
     if (!sc->tile_m) sc->tile_m = choose_block(cx, sh, f);
-    choose_threads(sh, f, sc);
+    choose_threads(cx, sh, f, sc);
     int64_t share = f->by_columns ? sc->block_y : sc->block_x;
     int64_t steps = sn_ceil_div(sh->max_count, share * sc->vector);
     /* Written out, only the last step has tests. */
@@ -419,7 +441,7 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
 
 /* Is it complete, and would it pass the check? Of headers that nobody pinned. */
 static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const sn_sched *sc) {
-    int64_t room = (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; /* two blocks at least: one loads */
+    int64_t room = room_of(cx);
     uint32_t at_a_time = f->by_columns ? sc->block_x : sc->block_y, share = f->by_columns ? sc->block_y : sc->block_x;
     if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
         return false;

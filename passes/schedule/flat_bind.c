@@ -249,13 +249,74 @@ static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
     if (partial) sn_mask_accesses(f->cx, f->k, into, mask, true);
 }
 
+/* Where the access of a nest is in a group, over the axes of the first nest, if they count alike. */
+static bool place_in_group(sn_ix *out, const flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
+    sn_module *m = f->m;
+    const sn_chain *first = &f->sh->nests[0].chain;
+    sn_axis axes[SN_MAX_CHAIN];
+    sn_ix with[SN_MAX_CHAIN];
+    if (nest->n != first->n) return false;
+    for (uint32_t k = 0; k < nest->n; k++) {
+        if (!sn_ix_eq(sn_stmt_extent(m, nest->at[k]), sn_stmt_extent(m, first->at[k]))) return false;
+        axes[k] = sn_stmt_axis(m, nest->at[k]);
+        with[k] = sn_ix_axis(m, sn_stmt_axis(m, first->at[k]));
+    }
+    *out = sn_ix_addc(m, sn_ix_subst(m, e, axes, with, nest->n), -f->f.bufs[i].base);
+    return true;
+}
+
+/* Is the only element of both that a thread accesses at a position of a row the one that stands there, and is none loaded behind the
+ * store? Then what is stored may take the place of what was loaded: nobody else reads it. */
+static bool same_places(const flat *f, uint32_t in, uint32_t out) {
+    sn_module *m = f->m;
+    sn_ix place = {0}, here;
+    bool stored = false;
+    for (uint32_t k = 0; k < f->sh->n_nests; k++) {
+        const sn_schedule_nest *nest = &f->sh->nests[k];
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (!sn_is_access(r)) continue;
+            bool loads = sn_buf_eq(r->buf, f->f.bufs[in].buf);
+            if (!loads && !sn_buf_eq(r->buf, f->f.bufs[out].buf)) continue;
+            if (loads && stored) return false;
+            stored |= !loads;
+            if (!place_in_group(&here, f, loads ? in : out, r->ix, &nest->chain)) return false;
+            if (place.i && !sn_ix_eq(here, place)) return false;
+            place = here;
+        }
+    }
+    return true;
+}
+
+/* The piece that is only read, and whose room the stored piece `out` takes; UINT32_MAX: there is none. Only the first stored one of
+ * its kind does. */
+static uint32_t takes_room_of(const flat *f, uint32_t out) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[out];
+    for (uint32_t i = 0; i < f->f.n; i++) {
+        const sn_schedule_flat_buf *a = &f->f.bufs[i];
+        bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap;
+        if (!alike || !b->stored || a->lines || b->lines || f->sh->scans) continue;
+        if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype || !same_places(f, i, out)) continue;
+        bool taken = false;
+        for (uint32_t k = 0; k < out; k++) taken |= f->f.bufs[k].stored && takes_room_of(f, k) == i;
+        if (!taken) return i;
+    }
+    return UINT32_MAX;
+}
+
 /* Until the nests are bound they count as memory, so that tests of positions beyond a row are at their accesses, too. */
 static void new_shared(flat *f) {
+    uint32_t rooms[SN_MAX_FLAT];
+    for (uint32_t i = 0; i < f->f.n; i++) rooms[i] = takes_room_of(f, i);
     for (uint32_t i = 0; i < f->f.n; i++) {
+        if (rooms[i] != UINT32_MAX) continue;
         sn_ix size = sn_ix_const(f->m, piece(f, i));
         const char *name = sn_strf(&f->m->arena, "%s_s%u", sn_kern_get(f->m, f->k)->name, i);
         f->shared[i] = sn_buf_new(f->m, name, sn_buf_get(f->m, f->f.bufs[i].buf)->dtype, SN_BUF_TEMP, &size, 1);
     }
+    for (uint32_t i = 0; i < f->f.n; i++)
+        if (rooms[i] != UINT32_MAX) f->shared[i] = f->shared[rooms[i]];
 }
 
 /* Tests keep accesses inside the piece, but what L14 asks of ranges are offsets without their tests: there is room for
@@ -275,6 +336,7 @@ static void size_shared(flat *f) {
     }
     for (i = 0; i < f->f.n; i++) {
         sn_buf_rec *b = sn_buf_get(m, f->shared[i]);
+        if ((int64_t)b->private_size >= room[i]) continue; /* of two that share it, the one with more */
         b->shape[0] = b->size = sn_ix_const(m, room[i]);
         b->private_size = (uint32_t)room[i];
     }

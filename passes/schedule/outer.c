@@ -1,10 +1,10 @@
 /* outer.c: binding of class outer: lanes own columns, block.y shares the reduction over rows.
  *
- *     column = (g*X + x)*V + v;  element = (uo*U + u)*Y + y
+ *     column = (g*X + x)*V + v;  element = ((uo*U + u)*C + c)*Y + y
  *
  * Columns beyond the last are computed as copies of the last vector, with stores masked, because all threads have to
  * take part in the reductions over block.y. Where several nests want the same elements a block keeps its columns
- * (outer_keep.c, stage.c).
+ * (outer_keep.c, stage.c), or the C blocks of a cluster do.
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/outer_keep.h"
@@ -18,6 +18,8 @@ typedef struct columns {
     uint32_t states; /* values that the reductions carry, f64 and i64 counted twice */
     bool keyed;      /* positions of bytes: rows that are written out have one each (codegen-llvm/keyed.c) */
     bool summed;     /* sums of bytes: a thread's are 32 bits (codegen-llvm/packed.c) */
+    bool
+        exps; /* sums of exponentials of f64: one for each element, and one for each group of them that are loaded together */
 } columns;
 
 static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) {
@@ -30,6 +32,8 @@ static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) 
         bool one = sh->n_nests == 1 && r->op == SN_LOP_REDUCE && r->n_combs == 1 && co.bytes == 1;
         co.keyed = one && sn_combs[r->combs[0]].second == SN_SECOND_POSITION;
         co.summed = one && r->combs[0] == SN_COMB_SUM;
+        for (uint32_t c = 0; r->op == SN_LOP_REDUCE && c < r->n_combs; c++)
+            co.exps |= sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT && sn_val_get(m, r->result)->dtype == SN_F64;
     }
     return co;
 }
@@ -41,18 +45,28 @@ bool sn_schedule_outer_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
 }
 
 static int64_t blocks_of(const sn_schedule_shape *sh, const sn_sched *sc) {
-    int64_t columns = (int64_t)sc->block_x * sc->vector;
-    return (sh->rows + columns - 1) / columns;
+    return sn_ceil_div(sh->rows, (int64_t)sc->block_x * sc->vector) * sn_sched_cluster(sc);
 }
 
-/* Few columns, as of norms over the channels of small images, would leave most multiprocessors idle: narrower vectors,
- * then fewer threads side by side, as long as what they load together fills a sector. A lone sum has been cut by
- * `split-reduction` instead. */
+/* Elements of a column that a block has. */
+static int64_t count_of(const sn_schedule_shape *sh, const sn_sched *sc) {
+    return sn_ceil_div(sh->max_count, sn_sched_cluster(sc));
+}
+
+/* Few long columns that several nests walk: the blocks of a cluster share them, and lines stay as wide as they are. */
+static void share(const sn_target *t, const sn_schedule_shape *sh, sn_sched *sc) {
+    while (sh->n_nests > 1 && sn_sched_cluster(sc) * 2 <= t->cluster &&
+           blocks_of(sh, sc) < SN_SPLIT_ENOUGH * t->units && count_of(sh, sc) >= 2 * SN_SPLIT_COLUMN)
+        sc->cluster = sn_sched_cluster(sc) * 2;
+}
+
+/* Few columns, as of norms over the channels of small images, or of a second kernel that puts parts together, would leave most
+ * multiprocessors idle: fewer threads side by side, then narrower vectors, as long as what they load together fills a sector.
+ * Those that share a column become as many more (choose_rows). */
 static void spread(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
-    while (sh->n_nests > 1 && 2 * blocks_of(sh, sc) <= t->units &&
-           sc->vector * sc->block_x * co->bytes >= 2 * SN_SECTOR) {
-        if (sc->vector > 1) sc->vector /= 2;
-        else sc->block_x /= 2;
+    while (2 * blocks_of(sh, sc) <= t->units && sc->vector * sc->block_x * co->bytes >= 2 * SN_SECTOR) {
+        if (sc->block_x > 1) sc->block_x /= 2;
+        else sc->vector /= 2;
     }
 }
 
@@ -61,9 +75,12 @@ static void spread(const sn_target *t, const sn_schedule_shape *sh, const column
 static uint32_t steps_together(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
     uint32_t states = co->keyed || co->summed ? 1 : co->states, bytes = sc->vector * co->bytes;
     uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(states ? states : 1);
+    if (co->exps) most = SN_COLUMN_LOADS / 2;
     if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < SN_COLUMN_WORD) most = most * SN_COLUMN_WORD / bytes;
+    else if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < t->vector_bytes && co->states > SN_FULL_STATES)
+        most = most * t->vector_bytes / bytes; /* lanes were made few for the sake of states */
     if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
-    int64_t steps = sn_ceil_div(sh->max_count, sc->block_y);
+    int64_t steps = sn_ceil_div(count_of(sh, sc), sc->block_y);
     bool alone = t->is_gpu && sh->n_nests == 1 && sc->block_y == 1;
     if (alone && most && steps <= (int64_t)SN_COLUMN_TURNS * most) /* as many in each turn */
         return steps ? (uint32_t)sn_ceil_div(steps, sn_ceil_div(steps, most)) : 1;
@@ -91,15 +108,18 @@ static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const c
     if (!t->is_gpu || is_alone(t, sh, co, sc)) return;
     bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
     int64_t flight = !whole ? SN_COLUMN_FLIGHT : co->bytes == 1 ? SN_COLUMN_BYTES_FLIGHT : SN_COLUMN_WHOLE_FLIGHT;
-    uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS : whole ? SN_WIDE_ROWS : SN_OTHER_ROWS;
+    uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS * SN_COLUMN_THREADS / sc->block_x
+                    : whole                      ? SN_WIDE_ROWS
+                                                 : SN_OTHER_ROWS;
     uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
     bool narrow = sh->n_nests == 1 && co->bytes && sc->vector * co->bytes < SN_COLUMN_WORD;
-    while (sc->block_y * 2 <= sh->max_count && sc->block_x * sc->block_y < full) {
+    while (sc->block_y * 2 <= count_of(sh, sc) && sc->block_x * sc->block_y < full) {
         sn_sched twice = *sc;
         twice.block_y *= 2;
         double now = in_flight(t, sh, co, sc), then = in_flight(t, sh, co, &twice);
         double enough = (double)flight / 100.0 * t->flight_bytes;
-        bool starving = sh->n_nests == 1 && now < enough && then > now;
+        bool few = sh->n_nests == 1 || blocks_of(sh, sc) < SN_SPLIT_COLUMN_BLOCKS * t->units;
+        bool starving = few && now < enough && then > now;
         if (sc->block_y < most ? narrow && then <= now : !starving || 2 * sc->block_x * sc->block_y >= full) return;
         sc->block_y *= 2;
     }
@@ -129,8 +149,9 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (!sc->block_x)
         sc->block_x =
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
-    bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared;
+    bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared && !sc->cluster;
     if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
+    if (free && t->is_gpu) share(t, sh, sc);
     if (open && t->is_gpu) spread(t, sh, co, sc);
     if (open && t->is_gpu) join_columns(t, sh, co, sc);
     if (!sc->block_y) choose_rows(t, sh, co, sc);
@@ -168,13 +189,14 @@ sn_status sn_schedule_outer_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
 
 /* Returns the new nest. */
 static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
-    sn_level levels[3];
+    sn_level levels[4];
     uint32_t n = 0;
-    int64_t y = sc->block_y, steps = (nest->count + y - 1) / y, unroll = sc->unroll < steps ? sc->unroll : steps;
-    int64_t outer = unroll ? (steps + unroll - 1) / unroll : 0;
+    int64_t y = sc->block_y, c = sn_sched_cluster(sc), steps = sn_ceil_div(nest->count, c * y);
+    int64_t unroll = sc->unroll < steps ? sc->unroll : steps, outer = unroll ? sn_ceil_div(steps, unroll) : 0;
+    if (c > 1) levels[n++] = (sn_level){"c", c, y, SN_AXIS_CLUSTER};
     if (y > 1) levels[n++] = (sn_level){"y", y, 1, SN_AXIS_BLOCK_Y};
-    if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * y, SN_AXIS_SEQ};
-    if (unroll > 1) levels[n++] = (sn_level){"u", unroll, y, SN_AXIS_UNROLL};
+    if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * c * y, SN_AXIS_SEQ};
+    if (unroll > 1) levels[n++] = (sn_level){"u", unroll, c * y, SN_AXIS_UNROLL};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
     return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
@@ -205,6 +227,13 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, 
     sn_schedule_open_body(cx, k, into, body, sh, sc, p, lane);
 }
 
+/* Of vector `number`; of those beyond the last one, of that. What is a multiple of V says so, or else no lanes would lie side by
+ * side where the column is taken apart (div and mod of outer loops). */
+static sn_ix first_column(sn_module *m, sn_ix number, int64_t rows, int64_t v) {
+    if (rows % v == 0) return sn_ix_scale(m, sn_ix_min(m, number, sn_ix_const(m, rows / v - 1)), v);
+    return sn_ix_min(m, sn_ix_scale(m, number, v), sn_ix_const(m, rows - v));
+}
+
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
@@ -218,16 +247,12 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks)), x = sn_axis_new(m, "x", sn_ix_const(m, sc->block_x));
     sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
     into = sn_put_loop(m, sn_at_end(k, into), x, SN_AXIS_BLOCK_X);
-    sn_ix vector = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), sc->block_x), sn_ix_axis(m, x));
-    sn_ix start = sn_ix_scale(m, vector, v);
+    sn_ix number = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), sc->block_x), sn_ix_axis(m, x));
     bool partial = sh->rows % tile != 0;
     sn_val mask = {0};
-    if (partial) mask = sn_put_in(m, sn_at_end(k, into), start, sn_ix_const(m, sh->rows));
+    if (partial) mask = sn_put_in(m, sn_at_end(k, into), sn_ix_scale(m, number, v), sn_ix_const(m, sh->rows));
     sn_stmt columns = into;
-    sn_ix column = partial ? sn_ix_min(m, start, sn_ix_const(m, sh->rows - v)) : start;
-    if (partial && sh->outer.n > 1 &&
-        sh->rows % v == 0) /* that it is a multiple of v takes it apart without divisions of lanes */
-        column = sn_ix_scale(m, sn_ix_min(m, vector, sn_ix_const(m, sh->rows / v - 1)), v);
+    sn_ix column = partial ? first_column(m, number, sh->rows, v) : sn_ix_scale(m, number, v);
     if (v > 1) {
         sn_axis av = sn_axis_new(m, "v", sn_ix_const(m, v));
         into = sn_put_loop(m, sn_at_end(k, into), av, SN_AXIS_VECTOR);

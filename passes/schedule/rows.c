@@ -23,6 +23,7 @@ typedef struct rows {
     bool positions;     /* a reduction carries positions: argmax */
     bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool once;          /* one reduction: nothing of a row is read again */
+    bool alone;         /* ... of one combiner */
 } rows;
 
 /* ---- a look at the row ---- */
@@ -90,6 +91,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
     ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
+    ro.alone = ro.once && sn_stmt_get(m, sh->nests[0].top)->n_combs == 1;
     ro.kept = sn_schedule_kept(&ro.widest, m, sh);
     return ro;
 }
@@ -255,7 +257,7 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
     if (even * bytes >= SN_WIDE_ENOUGH) return even;
-    if (ro->sh->max_count < (ro->once ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW)) return even;
+    if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW)) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
@@ -313,7 +315,8 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     }
     uint32_t n = vectors_per_thread(ro, sc);
     if (!sc->unroll && ro->sh->scans) sc->unroll = t->is_gpu ? sn_steps_ahead(n, sc) : 1;
-    bool fits = t->is_gpu && n * sc->vector <= (is_packed(ro) ? SN_ROW_BYTES : SN_ROW_REGS) && has_room(ro);
+    bool fits =
+        t->is_gpu && n * sc->vector <= (is_packed(ro) && sc->vector > 1 ? SN_ROW_BYTES : SN_ROW_REGS) && has_room(ro);
     if (!sc->unroll) sc->unroll = fits ? n : sn_least(SN_REST_UNROLL, n);
     sc->persistent = t->is_gpu && !sc->shared && sc->unroll >= n;
 }

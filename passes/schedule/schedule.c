@@ -49,7 +49,7 @@ _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
 /* ---- choosing ---- */
 
 /* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
- * tail: one result by one block, or the same columns by the same threads. */
+ * tail: one result by one block, or the same columns by the same threads, where they read as little as a tail may. */
 static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched) {
     sn_module *m = cx->m;
     uint32_t first = sn_kern_follows(m, sh->users, sh->at);
@@ -60,8 +60,10 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
         return;
     bool one =
         sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE && sh->max_count <= (int64_t)a->sched.block_x * SN_FOLLOW_STEPS;
-    bool columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 &&
-                   sh->rows % (a->sched.block_x * a->sched.vector) == 0 && sh->along_outer > sh->along_inner;
+    int64_t wide =
+        (int64_t)a->sched.block_x * a->sched.vector; /* columns of a block, which reads `along_outer` of all */
+    bool columns = a->sched.cls == SN_SCHED_OUTER && sh->rows > 1 && sh->rows % wide == 0 &&
+                   sh->along_outer > sh->along_inner && sh->along_outer / (sh->rows / wide) <= SN_TAIL_BYTES;
     bool rows = a->sched.cls == SN_SCHED_INNER && sh->rows > 1 && sh->max_count * sh->rows <= SN_FOLLOW_ROWS &&
                 sh->along_outer <= sh->along_inner;
     if (!one && (sh->scans || (!columns && !rows))) return;

@@ -244,6 +244,7 @@ static int64_t level_stride(const sn_sched *sc, sn_axis_kind kind, int64_t priva
 
 /* The same where threads and lanes that own columns stand outside of the nest. */
 static int64_t column_stride(const stage *st, const sn_sched *sc, sn_axis_kind kind, int64_t private, int64_t rest) {
+    if (kind == SN_AXIS_CLUSTER) return sc->shared ? private : private * sc->block_x * sc->block_y;
     if (kind == SN_AXIS_BLOCK_X) return sc->shared ? lanes_of(st) : private;
     if (kind == SN_AXIS_BLOCK_Y) return sc->block_x * (sc->shared ? lanes_of(st) : private);
     return sc->shared ? rest * sc->block_x * sc->block_y : rest;
