@@ -93,7 +93,7 @@ static uint64_t figure(const sn_target *t, int which) {
 
 static void set_figure(sn_target *t, int which, uint64_t value) {
     switch (which) {
-    case UNITS: t->units = (uint32_t)value; break;
+    case UNITS: t->units = (uint32_t)value, t->exact = true; break;
     case THREADS: t->max_threads = (uint32_t)value; break;
     case SHARED: t->shared_bytes = (uint32_t)value; break;
     default: t->cache_bytes = value;

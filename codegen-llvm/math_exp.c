@@ -146,7 +146,43 @@ static lv exp_f32(sn_em *em, lv x, bool halved) {
     return em_mul(em, sn_math_exp2_small(em, halved ? em_addc(em, hi, -1) : hi), rest);
 }
 
+#define ROUND_BIASED_64 (0x1.8p52 + 2 * 1023)
+
+/* The upper halves of f64: sign, exponent and 20 bits. */
+static lv upper(sn_em *em, lv x) {
+    lv bits = sn_em_ibits(em, x);
+    return LLVMBuildTrunc(em->b, em_lshr(em, bits, sn_em_i(em, bits, 32)), sn_em_like(x, em->cg->i32), "");
+}
+
+static lv exponent(sn_em *em, lv biased) {
+    lv wide = LLVMBuildZExt(em->b, biased, sn_em_like(biased, em->cg->i64), "");
+    return sn_em_fbits(em, em_shl(em, wide, sn_em_i(em, wide, 52)));
+}
+
+/* f64 on GPUs, where a comparison and a conversion take the time of one and of four products: n stands in the last bits of the sum
+ * that rounds x log2 e, with twice the bias, and arguments are compared as integers. |x| >= 746 is told by its upper half: x 2^1023
+ * is -inf, whose place 0 takes, or what e^x is. flushed: no subnormal results. */
+static lv exp_gpu_f64(sn_em *em, lv x, bool halved, bool flushed) {
+    double round = ROUND_BIASED_64 - halved - (flushed ? 1023 : 0);
+    lv sum = em_fmac(em, x, LOG2_E, sn_em_f(em, x, round)), n = em_addc(em, sum, -round);
+    lv r = em_fmac(em, n, -LN_2_LOW, em_fmac(em, n, -LN_2, x));
+    lv y = em_addc(em, sn_math_expm1_poly(em, r), 1);
+    lv k = LLVMBuildTrunc(em->b, sn_em_ibits(em, sum), sn_em_like(x, em->cg->i32), ""), one = sn_em_i(em, k, 1);
+    if (flushed) {
+        k = em_select(em, em_icmp(em, LLVMIntSGT, k, sn_em_i(em, k, 0)), k, sn_em_i(em, k, 0));
+        y = em_mul(em, y, exponent(em, k));
+    } else {
+        lv half = em_ashr(em, k, one);
+        y = em_mul(em, em_mul(em, y, exponent(em, half)), exponent(em, em_isub(em, k, half)));
+    }
+    lv far = em_mulc(em, x, 0x1p1023), of_far = upper(em, far),
+       size = em_and(em, upper(em, x), sn_em_i(em, k, 0x7fffffff));
+    far = em_select(em, em_icmp(em, LLVMIntEQ, of_far, sn_em_i(em, k, 0xfff00000)), sn_em_f(em, x, 0), far);
+    return em_select(em, em_icmp(em, LLVMIntULT, size, sn_em_i(em, k, 0x40875000)), y, far);
+}
+
 static lv exp_f64(sn_em *em, lv x, bool halved) {
+    if (em->cg->target->is_gpu) return exp_gpu_f64(em, x, halved, false);
     lv n, p = reduced_expm1(em, &n, not_nan(em, x));
     return nan_of(em, x, sn_math_scale2(em, em_addc(em, p, 1), to_int(em, halved ? em_addc(em, n, -1) : n)));
 }
@@ -155,13 +191,13 @@ lv sn_math_exp_bounded(sn_em *em, lv x) { return sn_em_is64(x) ? exp_f64(em, x, 
 
 lv sn_math_exp_half(sn_em *em, lv x) {
     bool wide = sn_em_is64(x);
-    x = sn_em_fmin(em, x, sn_em_f(em, x, wide ? 720 : 100));
+    if (!wide || !em->cg->target->is_gpu) x = sn_em_fmin(em, x, sn_em_f(em, x, wide ? 720 : 100));
     return wide ? exp_f64(em, x, true) : exp_f32(em, x, true);
 }
 
 /* With subnormal results flushed, ex2 is one instruction instead of four. */
 lv sn_math_exp_term(sn_em *em, lv x) {
-    if (sn_em_is64(x)) return sn_math_exp(em, &x);
+    if (sn_em_is64(x)) return em->cg->target->is_gpu ? exp_gpu_f64(em, x, false, true) : sn_math_exp(em, &x);
     lv y = em_mulc(em, x, LOG2_E_32);
     if (!em->cg->target->is_gpu) return sn_math_exp2(em, &y);
     return sn_math_by_lane(em, "llvm.nvvm.ex2.approx.ftz", &y, 1);
@@ -173,6 +209,7 @@ lv sn_math_exp_term(sn_em *em, lv x) {
 lv sn_math_exp(sn_em *em, const lv *in) {
     lv x = in[0];
     if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
+    if (sn_em_is64(x) && em->cg->target->is_gpu) return exp_f64(em, x, false);
     return sn_math_exp_bounded(em, sn_em_is64(x) ? limit(em, x, -746, 710) : limit(em, x, -105, 89));
 }
 

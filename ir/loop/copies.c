@@ -117,6 +117,16 @@ static sn_stmt next_nest(const sn_module *m, sn_stmt top) {
     return (sn_stmt){0};
 }
 
+static bool reads_shared(const sn_module *m, sn_stmt nest) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_loads(r) && sn_buf_get(m, r->buf)->scope == SN_BUF_SHARED) return true;
+    }
+    return false;
+}
+
+/* Where several nests stand in one, it is the one that reads shared memory. */
 static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
     for (out->n = 0; top.i;) {
         sn_stmt inner = {0};
@@ -124,8 +134,10 @@ static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
         out->at[out->n++] = top;
         for (sn_stmt s = sn_stmt_get(m, top)->first; s.i; s = sn_stmt_get(m, s)->next) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (sn_lops[r->op].syncs || (sn_lop_has_region(r->op) && inner.i)) return false;
-            if (sn_lop_has_region(r->op)) inner = s;
+            if (sn_lops[r->op].syncs) return false;
+            if (!sn_lop_has_region(r->op)) continue;
+            if (inner.i && reads_shared(m, inner) && reads_shared(m, s)) return false;
+            if (!inner.i || reads_shared(m, s)) inner = s;
         }
         top = inner;
     }

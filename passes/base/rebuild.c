@@ -32,6 +32,29 @@ static void mask_store(sn_module *m, sn_stmt s, sn_val mask) {
     sn_stmt_unlink(m, s);
 }
 
+/* Does the access stay where it is whatever the axes of the test are? */
+static bool stays(const sn_module *m, const sn_stmt_rec *access, sn_ix test) {
+    if (sn_ix_uses_vals(m, access->ix)) return false;
+    for (sn_stmt s = access->parent; s.i; s = sn_stmt_get(m, s)->parent) {
+        sn_axis ax = sn_stmt_get(m, s)->axis;
+        if (ax.i && sn_ix_uses_axis(m, access->ix, ax) && sn_ix_uses_axis(m, test, ax)) return false;
+    }
+    return true;
+}
+
+void sn_mask_moved(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask) {
+    sn_module *m = cx->m;
+    sn_ix test = sn_stmt_get(m, sn_val_get(m, mask)->def)->ix;
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s, next; t.i && t.i != end.i; t = next) {
+        next = sn_stmt_walk_next(m, t);
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        if (!sn_is_access(r) || sn_buf_is_private(sn_buf_get(m, r->buf))) continue;
+        if (r->op == SN_LOP_STORE) mask_store(m, t, mask);
+        else if (sn_loads(r) && (!stays(m, r, test) || sn_kern_stores(m, k, r->buf))) mask_load(m, k, t, mask);
+    }
+}
+
 void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool loads) {
     sn_module *m = cx->m;
     sn_stmt end = sn_stmt_walk_skip(m, s);

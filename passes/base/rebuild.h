@@ -45,6 +45,9 @@ sn_stmt sn_nest_rebuild_by(sn_pass_ctx *cx, sn_kern k, sn_stmt top, const sn_cha
 
 /* Loads and stores of s and its region happen only where mask holds; registers are left alone. s must not be a load. */
 void sn_mask_accesses(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask, bool loads);
+/* The same of stores, and of loads that the axes of the test `mask` (an `in`) move: others are alike where it holds, as it does
+ * somewhere. */
+void sn_mask_moved(sn_pass_ctx *cx, sn_kern k, sn_stmt s, sn_val mask);
 /* Identity of state `state` of a combiner, as a constant of the dtype of that state at `at`. */
 sn_val sn_put_identity(sn_module *m, sn_cursor at, sn_comb comb, uint32_t state, sn_dtype dtype);
 

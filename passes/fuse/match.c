@@ -246,12 +246,68 @@ static int64_t bytes_of_both(sn_module *m, const sn_access_list *in_a, const sn_
     return bytes;
 }
 
+/* Does the access walk a large buffer along one of these loops of b, for a sector or more? */
+static bool goes_along_loop(const sn_fuse_match *mt, sn_module *m, const sn_access *x, uint32_t from, uint32_t to) {
+    int64_t stride, extent, bytes = sn_dtype_bytes(sn_buf_get(m, x->buf)->dtype);
+    for (uint32_t k = from; k < to && sn_buf_bytes(m, x->buf) >= SN_TEAM_BYTES; k++) {
+        sn_stmt loop = mt->b.at[mt->b_order[k]];
+        if (!sn_ix_coef(m, x->ix, sn_stmt_axis(m, loop), &stride) || (stride != 1 && stride != -1)) continue;
+        if (sn_ix_is_const(m, sn_stmt_extent(m, loop), &extent) && extent * bytes >= SN_SECTOR) return true;
+    }
+    return false;
+}
+
+/* Does b alone turn what it reads? Tiles do that with whole lines; in rows of both either what is read or what is written would
+ * be element by element, unless blocks have rows that are short enough to lie side by side (class flat). */
+static bool turns_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_b, int64_t row) {
+    bool along = false, across = false;
+    uint32_t bytes = 0;
+    if (!cx->target->is_gpu || mt->shared == mt->b.n) return false;
+    for (uint32_t j = 0; j < in_b->n; j++) {
+        bool inside = goes_along_loop(mt, cx->m, &in_b->at[j], mt->shared, mt->b.n);
+        along |= inside;
+        across |= !inside && goes_along_loop(mt, cx->m, &in_b->at[j], 0, mt->shared);
+        if (inside) sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(cx->m, in_b->at[j].buf)->dtype));
+    }
+    return along && across && row * bytes > SN_FLAT_ODD_ROW;
+}
+
+/* Does the sum wait for a maximum alone? Then both are made in one reading (online-softmax). */
+static bool goes_along(const sn_module *m, sn_stmt nest, bool behind_max) {
+    sn_chain chain;
+    if (!behind_max || sn_stmt_get(m, nest)->op != SN_LOP_REDUCE || !sn_nest_perfect(&chain, m, nest)) return false;
+    const sn_stmt_rec *yield = sn_stmt_get(m, sn_stmt_get(m, chain.at[chain.n - 1])->last);
+    for (uint32_t i = 0; i < yield->n_in; i++) {
+        uint32_t looks = 64;
+        if (is_of_sum(m, yield->in[i], &looks)) return false;
+    }
+    return true;
+}
+
+/* How often a row is read where it does not stay. */
+static uint32_t readings(const sn_module *m, sn_kern k, const sn_chain *outer) {
+    uint32_t n = 0;
+    bool behind_max = false;
+    sn_stmt body = outer->n ? outer->at[outer->n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, k, body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_lop_has_region(r->op)) continue;
+        n += !goes_along(m, s, behind_max);
+        behind_max |= r->op == SN_LOP_REDUCE && r->combs[0] == SN_COMB_MAX;
+    }
+    return n ? n : 1;
+}
+
 /* Is a row of both better kept by a team of blocks (passes/schedule/teams.c) than read again? */
 static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                        const sn_access_list *in_b, int64_t rows) {
     if (rows <= 0 || !cx->target->is_gpu || !walks_along(mt, cx->m, in_a, in_b)) return false;
     bool both = longest_reduction(cx->m, a, &mt->a) && longest_reduction(cx->m, b, &mt->b);
-    return sn_team_pays(cx->target, rows, sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows), both ? 2 : 1);
+    int64_t row = sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows);
+    uint32_t again = !both && readings(cx->m, a, &mt->a) + readings(cx->m, b, &mt->b) == 2;
+    int64_t count = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
+    if (count < of_b) count = of_b;
+    return sn_team_pays(cx->target, &(sn_team_need){rows, row, count, both ? 2 : 1, again});
 }
 
 /* Columns that lie side by side: what a step of b's left-over loops takes. */
@@ -304,6 +360,7 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_
     bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
     ok |= team || (!inner && columns_stay(mt, cx, in_a, in_b, rows, row));
     if (!ok) mt->why_not = "too few common iterations to fill the device";
+    if (ok && turns_rows(mt, cx, in_b, row_b)) mt->why_not = "one of them turns what it reads", ok = false;
     return ok;
 }
 

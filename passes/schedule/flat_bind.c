@@ -30,6 +30,7 @@ typedef struct flat {
     sn_ix origin[SN_MAX_CHAIN]; /* of the outer loops before the one that `g` counts; with one count for all: none */
     sn_axis axes[SN_MAX_CHAIN]; /* of the outer loops */
     sn_ix row, group;           /* of this turn of a thread, in the block */
+    sn_stmt turns;              /* the loop over those; none: there is one alone */
     sn_buf shared[SN_MAX_FLAT];
 } flat;
 
@@ -139,7 +140,7 @@ static void put_copies(flat *f, bool stored) {
 
 /* ---- the body ---- */
 
-static void bind_nest(flat *f, const sn_schedule_nest *nest) {
+static void bind_nest(flat *f, sn_schedule_nest *nest) {
     sn_level levels[4];
     uint32_t n = 0;
     const sn_sched *sc = f->sc;
@@ -153,8 +154,130 @@ static void bind_nest(flat *f, const sn_schedule_nest *nest) {
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, step, SN_AXIS_UNROLL};
     if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
-    sn_nest_rebuild_masked(f->cx, f->k, nest->top, &nest->chain, nest->count, levels, n);
+    nest->top = sn_nest_rebuild_masked(f->cx, f->k, nest->top, &nest->chain, nest->count, levels, n);
 }
+
+/* What several nests read of a row comes to registers once, where threads share rows; else the compiler sees that by itself. */
+static void keep_elements(flat *f, const sn_schedule_shape *sh, sn_stmt rows) {
+    uint32_t least = 0;
+    for (uint32_t i = 0; i < f->f.n; i++)
+        if (!f->f.bufs[i].stored)
+            sn_schedule_smaller(&least, sn_dtype_bytes(sn_buf_get(f->m, f->f.bufs[i].buf)->dtype));
+    if (f->f.by_columns || f->sc->block_x < 2 || sh->n_nests < 2) return;
+    sn_schedule_stage(f->cx, f->k, sh, rows, f->sc, SN_KEPT_BYTES * sn_least(least, SN_WORD) / SN_WORD);
+}
+
+/* ---- weights ---- */
+
+/* A nest over the threads of a row: its loops, and those of a copy of it. */
+typedef struct levels {
+    sn_stmt at[SN_MAX_LEVELS], copy[SN_MAX_LEVELS];
+    uint32_t n;
+    int64_t own; /* elements of a thread; 0: they are walked */
+} levels;
+
+static void find_levels(levels *lv, const sn_module *m, sn_stmt top) {
+    *lv = (levels){.own = 1};
+    for (sn_stmt s = top; s.i && lv->n < SN_MAX_LEVELS;) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->kind == SN_AXIS_SEQ) lv->own = 0;
+        if (r->kind != SN_AXIS_BLOCK_X) lv->own *= sn_ix_value(m, sn_stmt_extent(m, s));
+        lv->at[lv->n++] = s;
+        sn_stmt inner = {0};
+        for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
+            if (sn_lop_has_region(sn_stmt_get(m, t)->op)) inner = t;
+        s = inner;
+    }
+}
+
+/* Is the load alike in all turns, of an element that the loops of the nest alone say, with no mask or a test by these? */
+static bool is_weight(const flat *f, const levels *lv, sn_stmt s) {
+    const sn_module *m = f->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, s), *mask = NULL;
+    if (r->op != SN_LOP_LOAD || sn_ix_uses_vals(m, r->ix) || sn_buf_is_local(sn_buf_get(m, r->buf))) return false;
+    if (r->has_mask) mask = sn_stmt_get(m, sn_val_get(m, r->in[0])->def);
+    if (mask && (mask->op != SN_LOP_IN || sn_stmt_get(m, sn_val_get(m, r->in[1])->def)->op != SN_LOP_CONST))
+        return false;
+    for (uint32_t i = 0; i < f->f.n; i++)
+        if (sn_buf_eq(r->buf, f->shared[i])) return false;
+    bool moved = false;
+    for (uint32_t k = 0; k < lv->n; k++) moved |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, lv->at[k]));
+    for (sn_stmt t = sn_stmt_get(m, lv->at[0])->parent; t.i; t = sn_stmt_get(m, t)->parent) {
+        sn_axis ax = sn_stmt_get(m, t)->axis;
+        if (ax.i && (sn_ix_uses_axis(m, r->ix, ax) || (mask && sn_ix_uses_axis(m, mask->ix, ax)))) return false;
+    }
+    return moved && sn_stmt_get(m, s)->parent.i == lv->at[lv->n - 1].i && !sn_kern_stores(m, f->k, r->buf);
+}
+
+/* Offset in a reg buffer of `own` elements of each thread; of: the loops of the nest or of its copy. */
+static sn_ix own_offset(const flat *f, const levels *lv, const sn_stmt *of) {
+    sn_module *m = f->m;
+    int64_t rest = lv->own;
+    sn_ix e = sn_ix_const(m, 0);
+    sn_stmt rows = sn_stmt_get(m, f->grid)->last;
+    for (uint32_t k = 0; k < lv->n; k++) {
+        bool thread = sn_stmt_get(m, of[k])->kind == SN_AXIS_BLOCK_X;
+        if (!thread) rest /= sn_ix_value(m, sn_stmt_extent(m, of[k]));
+        e = sn_ix_fma(m, thread ? lv->own : rest, sn_ix_axis(m, sn_stmt_axis(m, of[k])), e);
+    }
+    if (sn_stmt_get(m, rows)->kind != SN_AXIS_BLOCK_Y) return e;
+    return sn_ix_fma(m, lv->own * f->sc->block_x, sn_ix_axis(m, sn_stmt_axis(m, rows)), e);
+}
+
+static void open_copy(flat *f, levels *lv) {
+    sn_module *m = f->m;
+    sn_cursor at = sn_at_before(m, f->turns);
+    for (uint32_t k = 0; k < lv->n; k++) {
+        const sn_axis_rec *ax = sn_axis_get(m, sn_stmt_axis(m, lv->at[k]));
+        lv->copy[k] = sn_put_loop(m, at, sn_axis_new(m, ax->name, ax->extent), sn_stmt_get(m, lv->at[k])->kind);
+        at = sn_at_end(f->k, lv->copy[k]);
+    }
+}
+
+static void load_ahead(flat *f, levels *lv, sn_stmt s, uint32_t number) {
+    sn_module *m = f->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, s);
+    sn_ix size = sn_ix_const(m, lv->own * f->sc->block_x * f->sc->block_y);
+    const char *name = sn_strf(&m->arena, "%s_w%u", sn_kern_get(m, f->k)->name, number);
+    sn_buf reg = sn_buf_new(m, name, sn_buf_get(m, r->buf)->dtype, SN_BUF_REG, &size, 1);
+    sn_buf_get(m, reg)->private_size = (uint32_t)lv->own;
+    if (!lv->copy[0].i) open_copy(f, lv);
+    sn_cursor at = sn_at_end(f->k, lv->copy[lv->n - 1]);
+    sn_ix from = sn_ix_over(m, r->ix, lv->at, lv->copy, lv->n);
+    sn_val x;
+    if (r->has_mask) {
+        const sn_stmt_rec *test = sn_stmt_get(m, sn_val_get(m, r->in[0])->def);
+        sn_val mask = sn_put_in(m, at, sn_ix_over(m, test->ix, lv->at, lv->copy, lv->n), test->bound);
+        sn_stmt otherwise = sn_stmt_clone(m, at, sn_val_get(m, r->in[1])->def);
+        x = sn_put_load_masked(m, at, r->buf, from, mask, sn_stmt_get(m, otherwise)->result);
+    } else {
+        x = sn_put_load(m, at, r->buf, from);
+    }
+    sn_put_store(m, at, reg, own_offset(f, lv, lv->copy), x);
+    sn_val y = sn_put_load(m, sn_at_before(m, s), reg, own_offset(f, lv, lv->at));
+    sn_val_replace(m, f->k, r->result, y);
+    sn_stmt_unlink(m, s);
+}
+
+/* What is alike in all turns of a thread comes to its registers before the first one. */
+static void keep_weights(flat *f, const sn_schedule_shape *sh) {
+    sn_module *m = f->m;
+    uint32_t number = 0;
+    int64_t left = SN_KEPT_BYTES;
+    for (uint32_t i = 0; i < sh->n_nests && f->turns.i && !f->f.by_columns && f->sc->block_x > 1; i++) {
+        levels lv;
+        find_levels(&lv, m, sh->nests[i].top);
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top, next; s.i && s.i != end.i && lv.own; s = next) {
+            next = sn_stmt_walk_next(m, s);
+            if (lv.own * SN_WORD > left || !is_weight(f, &lv, s)) continue;
+            left -= lv.own * SN_WORD;
+            load_ahead(f, &lv, s, number++);
+        }
+    }
+}
+
+/* ---- accesses ---- */
 
 /* The offset of an access to a staged buffer, in shared memory. Of a piece: without what the loops that count groups add,
  * but from group to group of the block. Of lines: the number of the line, counted by the axes that do. */
@@ -211,6 +334,7 @@ static void open_rows(flat *f, sn_stmt *into) {
     sn_ix t = columns ? open_loop(f, into, "x", at_a_time, SN_AXIS_BLOCK_X)
                       : open_loop(f, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
     f->row = sn_ix_fma(m, at_a_time, open_loop(f, into, "r", turns, SN_AXIS_SEQ), t);
+    if (turns > 1) f->turns = *into;
     f->group = sn_ix_divc(m, f->row, f->f.inner);
     if (turns * at_a_time > sc->tile_m)
         *into = sn_put_if(m, sn_at_end(f->k, *into), f->row, sn_ix_const(m, sc->tile_m));
@@ -245,8 +369,10 @@ static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
     for (uint32_t i = 0; i < sh->n_nests; i++) redirect_nest(f, &sh->nests[i]);
     for (uint32_t i = 0; i < body->n; i++) sn_stmt_subst(m, body->at[i], f->axes, with, sh->outer.n);
     for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(f, &sh->nests[i]);
+    keep_elements(f, sh, sn_stmt_get(m, f->grid)->last);
+    keep_weights(f, sh);
     for (uint32_t i = 0; i < f->f.n; i++) sn_buf_get(m, f->shared[i])->scope = SN_BUF_SHARED;
-    if (partial) sn_mask_accesses(f->cx, f->k, into, mask, true);
+    if (partial) sn_mask_moved(f->cx, f->k, into, mask);
 }
 
 /* Where the access of a nest is in a group, over the axes of the first nest, if they count alike. */

@@ -1,7 +1,7 @@
 /* inner.c: binding of class inner: threads X of a row, rows Y of a block, blocks C of a row.
  *
  *     row = g*Y + y;  element = (((uo*U + u)*C + c)*X + x)*V + v
- *     row = r*T + g   of T teams of C blocks (teams.c)
+ *     row = r*T + g   of T teams of C blocks (teams.c), which may keep a part of a row (row_part.c)
  *
  * Every nest of the kernel becomes  cluster c { block.x { [seq uo] { unroll u { vector v { body } } } } }, so that one
  * thread owns the same elements in all of them: what one nest loads and another needs again can stay in registers or
@@ -87,9 +87,12 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_module *m = cx->m;
     bool odd = sh->max_count % sc->vector && !sn_schedule_row_is_open(cx, sh);
     sn_ix lead = odd ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0}, row;
+    int64_t steps = sn_schedule_kept_steps(cx, sh, sc);
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sh->nests[i].lead = lead;
+        sh->nests[i].parts = steps > 0;
         sh->nests[i].top = sn_schedule_bind_row_nest(cx, k, &sh->nests[i], sc);
+        if (steps) sn_schedule_part_row(cx, k, sh->nests[i].top, steps, i > 0, sc);
     }
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);

@@ -20,8 +20,10 @@ typedef struct rows {
     uint32_t widest;    /* ... and of the largest of these */
     uint32_t states;    /* bytes that a reduction carries, at most */
     uint32_t exchanges; /* reductions */
+    uint32_t again;     /* nests that may read again what does not stay of a row; 0: none */
     bool positions;     /* a reduction carries positions: argmax */
     bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
+    bool weighs;        /* a reduction is sumexp */
     bool once;          /* one reduction: nothing of a row is read again */
     bool alone;         /* ... of one combiner */
 } rows;
@@ -84,6 +86,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
             ro.divisor = sn_schedule_gcd(ro.divisor, sn_ix_value(m, sn_stmt_extent(m, last)));
         }
         ro.divisor = sn_schedule_gcd(ro.divisor, nest->count);
+        ro.weighs |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_WEIGHT);
         ro.positions |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION);
         if (r->op == SN_LOP_REDUCE && carried(m, r) > ro.states) ro.states = carried(m, r);
         ro.exchanges += r->op == SN_LOP_REDUCE;
@@ -93,6 +96,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
     ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
     ro.alone = ro.once && sn_stmt_get(m, sh->nests[0].top)->n_combs == 1;
     ro.kept = sn_schedule_kept(&ro.widest, m, sh);
+    ro.again = sh->n_nests && sn_schedule_has_parts(m, sh) ? sh->n_nests - 1 : 0;
     return ro;
 }
 
@@ -142,14 +146,16 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
         sc->min_blocks = sn_once_blocks(sc->vector, ro->online);
 }
 
-/* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. */
-static void fit_steps(const rows *ro, sn_sched *sc) {
+/* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. A block that is alone
+ * on its multiprocessor has three times as many threads. */
+static void fit_steps(const rows *ro, bool alone, sn_sched *sc) {
     static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
     int64_t best = INT64_MAX;
     sn_sched pinned = *sc;
     for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
         for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= 2; unroll--) {
-            uint32_t x = pinned.block_x ? pinned.block_x : THREADS[i], u = pinned.unroll ? pinned.unroll : unroll;
+            uint32_t x = pinned.block_x ? pinned.block_x : THREADS[i] * (alone ? 3 : 1),
+                     u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
             int64_t steps = (row_reach(ro, &pinned) + step - 1) / step, room = (steps + u - 1) / u * u * step;
             if (room >= best) continue;
@@ -177,26 +183,41 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
     if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return false;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
-    fit_steps(ro, sc);
+    uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED));
+    fit_steps(ro, blocks < 2, sc);
     if (!sc->block_y) sc->block_y = 1;
     uint32_t resident = sn_least(t->unit_threads, ro->sh->ops <= SN_FEW_OPS
                                                       ? SN_RESIDENT_SIMPLE
                                                       : SN_RESIDENT_OTHER); /* threads, as far as registers reach */
-    uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED)),
-             most = resident / (sc->block_x * sc->block_y);
+    uint32_t most = resident / (sc->block_x * sc->block_y);
     if (!sc->min_blocks && blocks > 1 && most > 1) sc->min_blocks = sn_least(blocks, most);
     *at_once = (int64_t)t->units * (sc->min_blocks ? sc->min_blocks : 1) * sc->block_y / cluster;
     return true;
+}
+
+static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
+    return (sn_team_rows){ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges, ro->again};
+}
+
+int64_t sn_schedule_kept_steps(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    rows ro = look_at_rows(cx->m, sh);
+    if (!cx->target->is_gpu || !sc->teams || !sc->shared || !sc->unroll || !ro.kept || !ro.again) return 0;
+    sn_team_rows of = team_of(&ro, sc);
+    int64_t stay = sn_schedule_team_steps(cx->target, &of, sc), steps = vectors_per_thread(&ro, sc);
+    return stay < sn_ceil_div(steps, sc->unroll) ? stay : 0;
 }
 
 /* Does a team keep the row (teams.c)? Where a cluster does, too, of long rows alone; where none does and rows are many, if that
  * takes less time than reading them again. Few rows have become one kernel for it (passes/fuse/match.c). */
 static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, bool cluster, sn_sched *sc) {
     int64_t bytes = ro->kept * ro->sh->max_count;
-    sn_team_rows of = {ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges};
+    sn_team_rows of = team_of(ro, sc);
     if (!sc->teams) {
+        if (of.rows >= t->units) of.again = 0; /* a block has a row as a whole, of which the cache has a part */
         if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
-        if (cluster ? bytes < SN_TEAM_ROW : of.rows >= t->units && !sn_team_pays(t, of.rows, bytes, of.exchanges))
+        if (cluster ? bytes < SN_TEAM_ROW
+                    : of.rows >= t->units &&
+                          !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.reach, of.exchanges, of.again}))
             return false;
     }
     return sn_schedule_choose_team(cycles, t, &of, sc);
@@ -210,7 +231,8 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, &cluster);
     bool has_team = keep_in_team(&of_team, t, ro, has_cluster, &team);
     if (has_cluster && has_team) {
-        sn_team_rows of = {ro->sh->rows, ro->sh->max_count, ro->kept, ro->states, ro->exchanges};
+        sn_team_rows of = team_of(ro, sc);
+        of.reach = ro->sh->max_count;
         double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once);
         has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
     }
@@ -252,11 +274,13 @@ static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes),
              even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+    if (cx->target->is_gpu && ro->weighs && ro->kept && bytes == 8)
+        return 1; /* what vectors come to costs an exponential of f64 each */
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
-    if (even * bytes >= SN_WIDE_ENOUGH) return even;
+    if (even * bytes >= SN_WIDE_ENOUGH && ro->sh->max_count * bytes < SN_TEAM_ROW) return even;
     if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW)) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
@@ -355,14 +379,15 @@ sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t v
     if (sh->team || sh->mixed || sh->max_count < (int64_t)SN_LEAD_VECTORS * vector) return lead;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
-        if (nest->chain.n != 1 || nest->count != sh->max_count) return (sn_ix){0};
-        sn_axis ax = sn_stmt_axis(m, nest->top);
+        if (nest->count != sh->max_count) return (sn_ix){0};
+        sn_axis ax = sn_axis_new(m, "p", sn_ix_const(m, nest->count));
         sn_stmt end = sn_stmt_walk_skip(m, nest->top);
         for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             int64_t c;
-            if ((r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) || !sn_ix_coef(m, r->ix, ax, &c)) continue;
-            if ((c < 0 && !sh->scans) || !sn_access_lead(&a, m, r->ix, ax, vector)) continue;
+            if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
+            sn_ix e = sn_schedule_at_position(m, &nest->chain, r->ix, sn_ix_axis(m, ax));
+            if (!sn_ix_coef(m, e, ax, &c) || (c < 0 && !sh->scans) || !sn_access_lead(&a, m, e, ax, vector)) continue;
             bool of_row = false;
             for (uint32_t k = 0; k < sh->outer.n; k++)
                 of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
@@ -398,6 +423,8 @@ sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_
     if (x > 1 && nest->scan) levels[n++] = (sn_level){"x", x, v, SN_AXIS_BLOCK_X};
     if (v > 1) levels[n++] = (sn_level){"v", v, 1, SN_AXIS_VECTOR};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
+    if (nest->parts && !nest->lead.i)
+        return sn_nest_rebuild_masked(cx, k, nest->top, &nest->chain, nest->count, levels, n);
     sn_ix base = nest->lead.i ? sn_ix_scale(cx->m, nest->lead, -1) : sn_ix_const(cx->m, 0);
     return sn_nest_rebuild(cx, k, nest->top, &nest->chain, base, nest->count, levels, n);
 }

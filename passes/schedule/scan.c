@@ -7,6 +7,8 @@
  *  -> loop x'{ unroll u'{ loop v'{ %0 = load a[e(u', x', v')]  store s[p], %0 } } }
  *     unroll u { loop x { loop v { %0 = load s[p]  %1 = accum sum %0 over ..  store y[..], %1 } } }
  *
+ * So do those of rows that are read again beside what a team keeps (row_part.c), whose threads are few.
+ *
  * p = private * thread + u*V + v. Axes around u (a column's thread and lane) are the same in both. Legal for loads
  * whose offset and mask follow from axes alone, of buffers that the nest does not store. Cost: linear.
  */
@@ -82,6 +84,10 @@ static uint32_t private_size(const ahead *ah) {
     return (uint32_t)sn_ix_value(ah->m, sn_stmt_extent(ah->m, ah->unroll)) * ah->sched->vector;
 }
 
+static int64_t threads_of(const ahead *ah) {
+    return (int64_t)ah->sched->block_x * (ah->sched->block_y ? ah->sched->block_y : 1);
+}
+
 /* Offset in the reg, over the axes of the old nest. */
 static sn_ix reg_offset(const ahead *ah) {
     sn_module *m = ah->m;
@@ -94,6 +100,7 @@ static sn_ix reg_offset(const ahead *ah) {
         if (r->kind == SN_AXIS_VECTOR) stride = 1;
         if (r->kind == SN_AXIS_BLOCK_X) stride = private;
         if (r->kind == SN_AXIS_BLOCK_Y) stride = private * ah->sched->block_x;
+        if (r->kind == SN_AXIS_CLUSTER) stride = private * threads_of(ah);
         if (stride) e = sn_ix_add(m, e, sn_ix_scale(m, sn_ix_axis(m, r->axis), stride));
     }
     return e;
@@ -105,7 +112,7 @@ static void send_ahead(ahead *ah, sn_stmt load) {
     sn_buf b = sn_stmt_get(m, load)->buf;
     sn_dtype dtype = sn_buf_get(m, b)->dtype;
     uint32_t private = private_size(ah);
-    sn_ix size = sn_ix_const(m, (int64_t)private * ah->sched->block_x * (ah->sched->block_y ? ah->sched->block_y : 1));
+    sn_ix size = sn_ix_const(m, private * threads_of(ah) * sn_sched_cluster(ah->sched));
     const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, ah->k)->name, sn_buf_get(m, b)->name);
     sn_buf reg = sn_buf_new(m, name, dtype, SN_BUF_REG, &size, 1);
     sn_buf_get(m, reg)->private_size = private;
@@ -136,6 +143,32 @@ static bool find_inside(ahead *ah) {
     return true;
 }
 
+/* Those of a written-out loop. Returns how many. */
+static uint32_t all_ahead(ahead *ah) {
+    sn_module *m = ah->m;
+    uint32_t n = 0;
+    if (!find_inside(ah)) return 0;
+    for (sn_stmt t = sn_stmt_get(m, ah->innermost)->first, next; t.i; t = next) {
+        next = sn_next(m, t);
+        const sn_stmt_rec *load = sn_stmt_get(m, t);
+        if (!may_go(ah, load)) continue;
+        if (ah->bytes + private_size(ah) * sn_dtype_bytes(load->dtype) > SN_SCAN_AHEAD) continue;
+        send_ahead(ah, t);
+        n++;
+    }
+    return n;
+}
+
+void sn_schedule_loads_of_steps(sn_pass_ctx *cx, sn_kern k, sn_stmt steps, const sn_sched *sched) {
+    sn_stmt end = sn_stmt_walk_skip(cx->m, steps);
+    for (sn_stmt s = steps; s.i && s.i != end.i; s = sn_stmt_walk_next(cx->m, s)) {
+        if (sn_stmt_get(cx->m, s)->kind != SN_AXIS_UNROLL) continue;
+        ahead ah = {.cx = cx, .m = cx->m, .k = k, .sched = sched, .unroll = s};
+        all_ahead(&ah);
+        return;
+    }
+}
+
 uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched) {
     sn_module *m = cx->m;
     uint32_t most = 0, n = 0;
@@ -144,15 +177,7 @@ uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sch
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_UNROLL || !sn_is_scan(m, s)) continue;
         ahead ah = {.cx = cx, .m = m, .k = k, .sched = sched, .unroll = s};
-        if (!find_inside(&ah)) continue;
-        for (sn_stmt t = sn_stmt_get(m, ah.innermost)->first, next; t.i; t = next) {
-            next = sn_next(m, t);
-            const sn_stmt_rec *load = sn_stmt_get(m, t);
-            if (!may_go(&ah, load)) continue;
-            if (ah.bytes + private_size(&ah) * sn_dtype_bytes(load->dtype) > SN_SCAN_AHEAD) continue;
-            send_ahead(&ah, t);
-            n++;
-        }
+        n += all_ahead(&ah);
         if (ah.bytes > most) most = ah.bytes;
     }
     if (n) sn_remark(cx, sn_kern_get(m, k)->name, "%u loads go ahead of a scan", n);

@@ -102,6 +102,14 @@ static bool is_step(const sn_module *m, sn_stmt level) {
     return sn_stmt_get(m, level)->kind == SN_AXIS_SEQ || sn_stmt_get(m, level)->kind == SN_AXIS_UNROLL;
 }
 
+static bool has_accesses(const sn_module *m, sn_stmt s) {
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
+        if (sn_is_access(sn_stmt_get(m, t))) return true;
+    return false;
+}
+
+/* Of a row that a team keeps in part (row_part.c), those of the part are the last ones. */
 static void find_levels(const stage *st, bound_nest *bn, bool shared) {
     const sn_module *m = st->m;
     bn->n = 0;
@@ -116,7 +124,7 @@ static void find_levels(const stage *st, bound_nest *bn, bool shared) {
         }
         sn_stmt inner = {0};
         for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
-            if (sn_lop_has_region(sn_stmt_get(m, t)->op)) inner = t;
+            if (sn_lop_has_region(sn_stmt_get(m, t)->op) && has_accesses(m, t)) inner = t;
         s = inner;
     }
 }

@@ -14,8 +14,10 @@
  * and they take all rows in turn. As many teams as have room, or fewer if no more turns come of it: then blocks are left for
  * larger teams, whose parts are smaller.
  *
- * Relies on rows.c, which asks where a row stays, and on inner.c, which binds. Does not know of rows that the device has no
- * room for, nor of several rows a block.
+ * Of rows that the device has no room for a part stays, and the rest is read again (row_part.c): half of memory's time is spared
+ * for what stays and for what the L2 still has.
+ *
+ * Relies on rows.c, which asks where a row stays, and on inner.c, which binds. Does not know of several rows a block.
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/teams.h"
@@ -50,13 +52,18 @@ static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
     return best < INT64_MAX;
 }
 
-/* A launch of so many blocks on each multiprocessor; false: they have no room for one row. */
-static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
+/* Threads of a block; false: more than registers reach for. */
+static bool choose_threads(const sn_target *t, uint32_t resident, sn_sched *sc) {
     uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
     if (!sc->block_x) sc->block_x = sn_least(threads, t->max_threads);
     sc->block_y = 1;
     sc->min_blocks = resident;
-    if ((int64_t)sc->block_x * resident > sn_least(t->unit_threads, SN_RESIDENT_SIMPLE)) return false;
+    return (int64_t)sc->block_x * resident <= sn_least(t->unit_threads, SN_RESIDENT_SIMPLE);
+}
+
+/* A launch of so many blocks on each multiprocessor, which keep whole rows; false: they have no room for one. */
+static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
+    if (!choose_threads(t, resident, sc)) return false;
     int64_t blocks = at_once(t, resident), piece = (int64_t)sc->block_x * sc->vector;
     int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept);
     int64_t pieces = sn_ceil_div(ro->reach, piece);
@@ -75,6 +82,8 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
            choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
 }
 
+/* ---- what it takes ---- */
+
 static double cycles_of(const sn_target *t, double bytes) { return 2 * bytes / (t->units * (double)t->cycle_bytes); }
 
 double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together) {
@@ -91,6 +100,12 @@ static double count(const sn_target *t, double rows, double teams, double bytes,
     return turns * (teams * cycles_of(t, bytes) + wait);
 }
 
+/* What the nests behind the first one read of rows of which `stay` bytes do: the rest, of which the L2 has some. */
+static double read_again(const sn_target *t, double rows, double teams, double bytes, double stay, uint32_t again) {
+    double rest = bytes > stay ? bytes - stay : 0, cached = (double)t->cache_bytes / SN_TEAM_CACHE / teams;
+    return sn_waves(rows, teams) * teams * again * cycles_of(t, rest > cached ? rest - cached : 0) / 2;
+}
+
 /* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare: of one some
  * threads load or store while those of another wait. */
 static double of_blocks(const sn_target *t, const sn_sched *sc) {
@@ -100,16 +115,76 @@ static double of_blocks(const sn_target *t, const sn_sched *sc) {
     return words + (most > sc->min_blocks ? SN_TEAM_ALONE * (double)(most - sc->min_blocks) : 0);
 }
 
+/* ---- rows that stay in part ---- */
+
+int64_t sn_schedule_team_steps(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
+    int64_t room = room_of(t, sc->min_blocks ? sc->min_blocks : 1) - slots_of(ro, sc);
+    return room < 0 ? 0 : room / ((int64_t)sc->block_x * sc->vector * sc->unroll * ro->kept);
+}
+
+/* So many teams, all of which blocks there are, with what a thread has in flight in registers. */
+static bool fit_part(double *cycles, const sn_target *t, const sn_team_rows *ro, int64_t teams, sn_sched *sc) {
+    int64_t blocks = at_once(t, sc->min_blocks), piece = (int64_t)sc->block_x * sc->vector,
+            pieces = sn_ceil_div(ro->reach, piece);
+    if (!sc->cluster) sc->cluster = (uint32_t)lesser(blocks / teams, pieces);
+    sc->teams = (uint32_t)teams;
+    if (sc->cluster < 2 || (int64_t)sc->cluster * teams > blocks) return false;
+    int64_t steps = sn_ceil_div(sn_ceil_div(pieces, sc->cluster), sc->unroll), stay = sn_schedule_team_steps(t, ro, sc);
+    if (stay < 1 || stay >= steps) return false;
+    double of_step = (double)(sc->unroll * piece * sc->cluster * ro->kept), rows = (double)ro->rows, n = (double)teams;
+    double bytes = (double)steps * of_step;
+    *cycles = count(t, rows, n, bytes, ro->exchanges) + of_blocks(t, sc) +
+              read_again(t, rows, n, bytes, (double)stay * of_step, ro->again);
+    return true;
+}
+
+static void better(sn_sched *best, double *cycles, const sn_sched *sc, double all) {
+    if (best->cls == SN_SCHED_NONE || all < *cycles) *best = *sc, *cycles = all;
+}
+
+/* Threads and unroll that leave little of the room of a block empty, and enough in flight, if any do. */
+static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, int64_t teams,
+                      const sn_sched *sc, uint32_t pinned_x) {
+    for (uint32_t unroll = sc->unroll ? sc->unroll : SN_SHARED_UNROLL; unroll; unroll--) {
+        for (uint32_t x = sc->block_x; x >= sc->block_x / 2; x -= SN_WARP) {
+            sn_sched one = *sc;
+            double all, flight = (double)unroll * x * sc->min_blocks * sc->vector * ro->kept;
+            one.block_x = x, one.unroll = unroll;
+            if (flight * 100 < (double)t->flight_bytes * SN_TEAM_FLIGHT && best->cls != SN_SCHED_NONE) break;
+            if (fit_part(&all, t, ro, teams, &one)) better(best, cycles, &one, all);
+            if (pinned_x) break;
+        }
+        if (sc->unroll) break;
+    }
+}
+
+/* The more teams, the fewer turns, and the less of each row stays. */
+static void try_parts(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, uint32_t resident,
+                      const sn_sched *sc) {
+    sn_sched all = *sc;
+    if (!ro->again || ro->rows < 1 || !choose_threads(t, resident, &all)) return;
+    for (int64_t turns = 1, last = 0; turns <= ro->rows; turns++) {
+        int64_t teams = sc->teams ? sc->teams : sn_ceil_div(ro->rows, turns);
+        if (teams == last || teams > at_once(t, resident)) continue;
+        try_steps(best, cycles, t, ro, teams, &all, sc->block_x);
+        last = teams;
+    }
+}
+
+/* ---- choosing ---- */
+
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *ro, sn_sched *sc) {
     sn_sched best = {.cls = SN_SCHED_NONE};
     for (uint32_t resident = 1; resident <= SN_SHARED_BLOCKS; resident++) {
         sn_sched one = *sc;
         if (sc->min_blocks && resident != sc->min_blocks) continue;
-        if (!fit(t, ro, resident, &one)) continue;
         double bytes = (double)ro->kept * (double)ro->reach;
-        double all = count(t, (double)ro->rows, one.teams, bytes, ro->exchanges) + of_blocks(t, &one);
-        if (best.cls == SN_SCHED_NONE || all < *cycles) best = one, *cycles = all;
+        if (fit(t, ro, resident, &one))
+            better(&best, cycles, &one,
+                   count(t, (double)ro->rows, one.teams, bytes, ro->exchanges) + of_blocks(t, &one));
     }
+    for (uint32_t resident = SN_TEAM_PART_BLOCKS; resident <= SN_SHARED_BLOCKS && best.cls == SN_SCHED_NONE; resident++)
+        if (!sc->min_blocks || resident == sc->min_blocks) try_parts(&best, cycles, t, ro, resident, sc);
     if (best.cls == SN_SCHED_NONE) return false;
     *sc = best;
     sc->shared = true;
@@ -117,12 +192,26 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
     return true;
 }
 
-bool sn_team_pays(const sn_target *t, int64_t rows, int64_t bytes, uint32_t exchanges) {
-    int64_t room = room_of(t, 1) * (t->is_gpu ? at_once(t, 1) : 0);
+/* Of a row of less than words what stays is worked on while nothing moves: little enough of it? */
+static bool stays_little(const sn_team_need *need, double stay) {
+    return need->bytes >= need->count * SN_WORD || stay * 100 <= (double)need->bytes * SN_TEAM_PART_HALVES;
+}
+
+bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
+    int64_t room = t->is_gpu ? room_of(t, 1) * at_once(t, 1) : 0, rows = need->rows, bytes = need->bytes;
     room -= room / SN_TEAM_SPARE;
-    if (!t->is_gpu || rows < 1 || bytes < 1 || bytes > room || sn_mul_clamped(rows, bytes) < SN_TEAM_BYTES)
-        return false;
-    double again = 1.5 * cycles_of(t, (double)rows * (double)bytes) + SN_TEAM_AGAIN;
-    return count(t, (double)rows, (double)lesser(rows, room / bytes), (double)bytes, exchanges) * SN_TEAM_BETTER <
-           again * 100;
+    if (room < 1 || rows < 1 || bytes < 1 || sn_mul_clamped(rows, bytes) < SN_TEAM_BYTES) return false;
+    double instead = 1.5 * cycles_of(t, (double)rows * (double)bytes) + SN_TEAM_AGAIN;
+    if (bytes <= room) {
+        int64_t turns = sn_ceil_div(rows, lesser(rows, room / bytes)), teams = sn_ceil_div(rows, turns);
+        return count(t, (double)rows, (double)teams, (double)bytes, need->exchanges) * SN_TEAM_BETTER < instead * 100;
+    }
+    if (!need->again || rows >= t->units) return false;
+    for (int64_t teams = 1; teams <= rows; teams++) {
+        double n = (double)teams, stay = (double)(room / teams), all = (double)rows;
+        double cycles = count(t, all, n, (double)bytes, need->exchanges) + SN_TEAM_PART_WAIT +
+                        read_again(t, all, n, (double)bytes, stay, need->again);
+        if (stays_little(need, stay) && cycles * SN_TEAM_BETTER < instead * 100) return true;
+    }
+    return false;
 }

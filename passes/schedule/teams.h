@@ -9,6 +9,7 @@ typedef struct sn_team_rows {
     uint32_t kept;       /* bytes of an element that stay */
     uint32_t states;     /* bytes that a thread carries in a reduction */
     uint32_t exchanges;  /* reductions of a row that wait for one another */
+    uint32_t again; /* nests behind the first one, which read what does not stay; 0: all of a row has to (row_part.c) */
 } sn_team_rows;
 
 /* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
@@ -16,7 +17,16 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
 /* Cycles of rows that clusters keep, so many of which are done at once. */
 double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together);
 
-/* Has the device room for a row of so many bytes, and do teams take less time than reading the rows once more? */
-bool sn_team_pays(const sn_target *t, int64_t rows, int64_t bytes, uint32_t exchanges);
+/* Of the iterations of a thread's outermost loop, how many have room; may be more than there are. */
+int64_t sn_schedule_team_steps(const sn_target *t, const sn_team_rows *rows, const sn_sched *sc);
+
+/* Rows that may become one kernel. */
+typedef struct sn_team_need {
+    int64_t rows, bytes, count; /* of a row */
+    uint32_t exchanges, again;  /* as above */
+} sn_team_need;
+/* Do teams take less time than reading the rows once more? They keep all of a row or, where `again` is not 0, read the rest that many
+ * times more. */
+bool sn_team_pays(const sn_target *t, const sn_team_need *need);
 
 #endif
