@@ -239,9 +239,7 @@ static void sum_pieces(columns *co) {
 
 /* ---- what later blocks load ---- */
 
-/* The elements of a step that are neighbours, and where the next step begins behind them: the last outer loops. *batches: how many loops are left.
- * 0: the access has no such run. */
-static int64_t run_of(const sn_scan_cut *c, sn_ix e, uint32_t *batches) {
+int64_t sn_scan_run(const sn_scan_cut *c, sn_ix e, uint32_t *batches) {
     int64_t run = 1, coef, step;
     if (sn_ix_uses_vals(c->m, e) || !sn_ix_coef(c->m, e, sn_stmt_axis(c->m, c->nest), &step) || step == 0) return 0;
     if (step < 0) step = -step;
@@ -258,7 +256,7 @@ static void find_fetches(columns *co) {
     for (sn_stmt s = sn_stmt_get(co->m, c->nest)->first; s.i && co->n_fetches < MAX_LOADS; s = sn_next(co->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(co->m, s);
         fetch f = {.buf = r->buf, .ix = r->ix};
-        if (!sn_loads(r) || !(f.run = run_of(c, r->ix, &f.n_batches))) continue;
+        if (!sn_loads(r) || !(f.run = sn_scan_run(c, r->ix, &f.n_batches))) continue;
         if (c->rows / f.run <= SN_CUT_COLUMN_FETCHES * co->tiles) co->fetches[co->n_fetches++] = f;
     }
 }

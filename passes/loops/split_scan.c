@@ -35,6 +35,9 @@
  *
  * Where the elements of a step are neighbours (columns), one kernel does it, too, of another form: scan_columns.c.
  *
+ * Before all that, scans of what lies in memory without gaps are done tile by tile in shared memory, where that is faster:
+ * scan_tiles.c.
+ *
  * Three kernels do it where parts are longer, where there are more sums than should stay from run to run, or where the header says how many parts:
  *
  *     k0_part:   loop s in 128 { %0 = reduce sum r in 8192 { load x[8192*s + r] }  store k0_p0[s], %0 }
@@ -152,7 +155,7 @@ static bool fits_one_launch(const scan_cut *c, int64_t length) {
 /* Do columns that nobody cuts keep memory busy? A thread has one; it waits for the loads of so many steps together
  * (steps_of_scan, schedule/element.c) and takes them in one after the other. Cut, the columns are read twice: what takes
  * a quarter longer than memory does is still the faster one. */
-static bool columns_are_enough(const scan_cut *c) {
+bool sn_scan_columns_suffice(const scan_cut *c) {
     const sn_target *t = c->cx->target;
     int64_t bytes = c->column_bytes, together = sn_ceil_div(c->rows, t->units) * bytes;
     if (!bytes) return false;
@@ -172,7 +175,8 @@ static int64_t choose_length(const scan_cut *c) {
         while (c->rows * (c->count / length) > SN_CUT_PARTS) length *= 2;
         return length;
     }
-    if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN || columns_are_enough(c)) return c->count;
+    if (c->rows >= units * SN_CUT_RESIDENT / 2 || c->count < SN_CUT_COLUMN || sn_scan_columns_suffice(c))
+        return c->count;
     if ((length = sn_scan_columns_length(c))) return length;
     for (length = SN_CUT_COLUMN_PART; c->rows * (c->count / length) > SN_CUT_VECTOR * units * SN_CUT_RESIDENT;)
         length *= 2;
@@ -192,6 +196,7 @@ static void give_up_lead(scan_cut *c) {
     while (c->count % c->vector) c->vector /= 2;
 }
 
+/* Is it a scan that may be cut? */
 static bool look(scan_cut *c) {
     sn_module *m = c->m;
     sn_chain nest;
@@ -202,8 +207,12 @@ static bool look(scan_cut *c) {
     c->count = sn_chain_count(m, &nest);
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX || !find_accums(c)) return false;
     c->along = walks_along(c);
+    return true;
+}
+
+static bool is_worth_it(scan_cut *c) {
     find_vector(c);
-    uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
+    uint32_t pinned = sn_kern_get(c->m, c->k)->sched.split;
     c->length = pinned ? (c->count + pinned - 1) / pinned : choose_length(c);
     if (c->length >= c->count) return false;
     c->one_launch = fits_one_launch(c, c->length) || c->length == sn_scan_columns_length(c);
@@ -576,7 +585,12 @@ sn_status sn_pass_split_scan(sn_pass_ctx *cx, bool *changed) {
     uint32_t n = m->kernels.n;
     for (uint32_t i = 0; i < n; i++) {
         scan_cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]};
-        if (!sn_kern_get(m, c.k)->scheduled && look(&c)) {
+        bool found = !sn_kern_get(m, c.k)->scheduled && look(&c);
+        if (found && sn_scan_tiles(&c)) {
+            sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld scans of %lld elements: in tiles, %lld of a scan",
+                      (long long)c.rows, (long long)c.count, (long long)c.parts);
+            *changed = true;
+        } else if (found && is_worth_it(&c)) {
             sn_remark(cx, sn_kern_get(m, c.k)->name, "%lld scans of %lld elements: cut into %lld parts, %s",
                       (long long)c.rows, (long long)c.count, (long long)c.parts,
                       c.one_launch ? "one launch" : "three launches");

@@ -32,4 +32,13 @@ int64_t sn_scan_columns_length(const sn_scan_cut *c);
 /* Columns (`along` does not hold) of parts of that length become one kernel, which is scheduled. */
 void sn_scan_columns(sn_scan_cut *c);
 
+/* The elements of a step that are neighbours where the scan accesses e, and where the next step begins behind them: the
+ * last outer loops. *front: how many loops are left. 0: the access has no such run. */
+int64_t sn_scan_run(const sn_scan_cut *c, sn_ix e, uint32_t *front);
+/* split_scan.c: do columns that nobody cuts keep memory busy? */
+bool sn_scan_columns_suffice(const sn_scan_cut *c);
+
+/* scan_tiles.c: the kernel does its scan tile by tile in shared memory, and is scheduled; false: it stays as it is. */
+bool sn_scan_tiles(sn_scan_cut *c);
+
 #endif

@@ -1,0 +1,336 @@
+/* scan_tiles.c: a scan is done tile by tile in shared memory (the pass `split-scan`, split_scan.c).
+ *
+ *     loop c in 3 { loop r in 100000 { load x[3*r + c]  %1 = accum sum %0 over r  store y[3*r + c], %1 } }
+ *
+ *  -> loop g in 76 : grid {                                    a part of 1320 steps, which is 3960 neighbours in memory
+ *       loop x in 256 : block.x { loop u in 4 : unroll { loop v in 4 : vector { load x[..]  store k_s0[..] } } }
+ *       loop x in 256 : block.x { %0 = reduce sum u in 11 { load k_s0[33*(x div 3) + 3*u + (x mod 3)] }  store k_t0[x], %0 }
+ *       ...                                                    what the pieces before, and the parts before, come to
+ *       loop x in 256 : block.x { loop u in 11 { load k_s0[..]  %1 = accum sum %0 over u  %2 = add %3, %1  store k_s0[..], %2 } }
+ *       loop x in 256 : block.x { loop u in 4 : unroll { loop v in 4 : vector { load k_s0[..]  store y[..] } } } }
+ *
+ * A tile is copied as it lies in memory, in the widest pieces, whatever the scan's steps are apart; no register holds it,
+ * so that a multiprocessor has as many bytes under way as its shared memory has room for. A thread has a piece of a
+ * column: a run of steps. Lanes have neighbouring columns and, where these are less than a warp, pieces of an odd number
+ * of steps, which lie in different banks.
+ *
+ * Tiles are of three kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
+ * a line of memory for each step (what comes out of them is stored as it is made); and several whole rows, which wait for
+ * nobody. The sums of parts pass from block to block as those of scan_columns.c do.
+ *
+ * Legal where split-scan is, for scans that load and store a place of the same number in each buffer, one behind the other
+ * in the order of the outer loops, and scalars. Which sums go together follows from numbers alone. The kernel is scheduled as it is
+ * made. Cost: linear in the kernel.
+ */
+#include "passes/loops/scan_tiles.h"
+#include "passes/schedule/constants.h"
+#include "passes/schedule/figures.h"
+
+/* ---- what the scan accesses ---- */
+
+static bool uses_axes(const sn_tiles *t, sn_stmt s) {
+    const sn_scan_cut *c = t->c;
+    for (uint32_t i = 0; i < c->outer.n; i++)
+        if (sn_stmt_uses_axis(t->m, s, sn_stmt_axis(t->m, c->outer.at[i]))) return true;
+    return sn_stmt_uses_axis(t->m, s, sn_stmt_axis(t->m, c->nest));
+}
+
+/* The same place in each buffer; scalars are loaded besides. */
+static bool find_accesses(sn_tiles *t) {
+    sn_module *m = t->m;
+    uint32_t stores = 0;
+    for (sn_stmt s = sn_stmt_get(m, t->c->nest)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r)) continue;
+        if (sn_ix_uses_vals(m, r->ix) || r->has_mask) return false;
+        if (sn_loads(r) && !uses_axes(t, s)) continue;
+        if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) return false;
+        if (t->dense.i && !sn_ix_eq(t->dense, r->ix)) return false;
+        t->dense = r->ix;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (!t->least || bytes < t->least) t->least = bytes;
+        if (sn_stores(r)) {
+            t->to = r->buf;
+            stores++;
+        } else {
+            if (t->n_loads == SN_TILE_LOADS) return false;
+            t->from[t->n_loads++] = r->buf;
+            t->bytes += bytes;
+        }
+    }
+    return stores == 1 && t->n_loads;
+}
+
+/* Nothing but the scan in the loops around it depends on where they are. */
+static bool find_rest(const sn_tiles *t) {
+    const sn_scan_cut *c = t->c;
+    sn_stmt body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(t->m, t->k, body); s.i; s = sn_next(t->m, s))
+        if (s.i != c->nest.i && uses_axes(t, s)) return false;
+    return true;
+}
+
+/* Rows, steps and neighbours lie in memory as the loops run, without a gap. */
+static bool find_order(sn_tiles *t) {
+    const sn_scan_cut *c = t->c;
+    sn_module *m = t->m;
+    sn_axis ax = sn_stmt_axis(m, c->nest);
+    int64_t step, coef, run, first;
+    if (!sn_ix_coef(m, t->dense, ax, &step) || !(t->inner = sn_scan_run(c, t->dense, &t->n_front))) return false;
+    t->reverse = step < 0;
+    t->length = c->count;
+    t->outer = c->rows / t->inner;
+    run = t->length * t->inner;
+    for (uint32_t i = t->n_front; i-- > 0;) {
+        if (!sn_ix_coef(m, t->dense, sn_stmt_axis(m, c->outer.at[i]), &coef) || coef != run) return false;
+        run *= sn_ix_value(m, sn_stmt_extent(m, c->outer.at[i]));
+    }
+    sn_axis from[SN_MAX_CHAIN + 1];
+    sn_ix to[SN_MAX_CHAIN + 1];
+    for (uint32_t i = 0; i <= c->outer.n; i++) {
+        from[i] = i < c->outer.n ? sn_stmt_axis(m, c->outer.at[i]) : ax;
+        to[i] = sn_ix_const(m, 0);
+    }
+    sn_ix start = sn_ix_subst(m, t->dense, from, to, c->outer.n + 1);
+    return sn_ix_is_const(m, start, &first) && first == (t->reverse ? (t->length - 1) * t->inner : 0);
+}
+
+/* ---- the shape of a tile ---- */
+
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+static int64_t odd_below(int64_t x) { return x % 2 ? x : x - 1; }
+
+/* Elements of a tile. */
+static int64_t tile_of(const sn_tiles *t) {
+    int64_t n = sn_least(t->c->cx->target->shared_bytes / SN_CUT_TILE_BLOCKS, SN_CUT_TILE_BYTES) / t->bytes;
+    return n < SN_CUT_TILE_MOST ? n : SN_CUT_TILE_MOST;
+}
+
+/* How many rows, columns, .. of so many elements begin where widest vectors do. */
+static int64_t whole_vectors(const sn_tiles *t, int64_t elements) {
+    int64_t widest = sn_least(t->c->cx->target->vector_bytes / t->least, SN_CUT_LANES);
+    return widest / common_divisor(widest, elements);
+}
+
+static void narrow_vector(sn_tiles *t, int64_t elements) {
+    while (elements % t->vector) t->vector /= 2;
+}
+
+/* How many lanes of a warp meet in a bank when each takes a step of its piece. */
+static uint32_t lanes_in_a_bank(const sn_tiles *t) {
+    int64_t wide = t->least > SN_BANK ? t->least : SN_BANK, banks = SN_LINE / wide,
+            lanes = t->least > SN_BANK ? SN_WARP / 2 : SN_WARP;
+    int64_t words[SN_WARP];
+    uint32_t most = 1;
+    for (int64_t l = 0; l < lanes; l++) {
+        int64_t rest = l / t->width,
+                e = rest / t->pieces * t->pitch + rest % t->pieces * t->steps * t->width + l % t->width;
+        uint32_t n = 1;
+        words[l] = e * t->least / wide;
+        bool known = false;
+        for (int64_t i = 0; i < l; i++) known |= words[i] == words[l];
+        for (int64_t i = 0; i < l && !known; i++) {
+            bool first = true;
+            for (int64_t k = 0; k < i; k++) first &= words[k] != words[i];
+            n += first && words[i] % banks == words[l] % banks;
+        }
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* Rows are so far apart in shared memory that lanes meet in few banks, if pieces as narrow as words will do for copies. */
+static void choose_pitch(sn_tiles *t) {
+    int64_t word = SN_BANK > t->least ? SN_BANK / t->least : 1, best = t->pitch, of_row = t->pitch;
+    uint32_t least = lanes_in_a_bank(t);
+    if (least <= SN_CUT_TILE_MEET || of_row % word || t->batch == 1) return;
+    for (int64_t more = word; more < SN_LINE / t->least; more += word) {
+        t->pitch = of_row + more;
+        uint32_t n = lanes_in_a_bank(t);
+        if (n < least) least = n, best = t->pitch;
+    }
+    t->pitch = best;
+    if (best != of_row && t->vector > word) t->vector = word;
+}
+
+/* Rows of a tile, at least, that leave no thread without work. */
+static int64_t few_rows(const sn_tiles *t) { return SN_CUT_TILE_THREADS * SN_CUT_TILE_LEAST / (t->length * t->inner); }
+
+/* Rows that a thread has as a whole, one at a time. */
+static void choose_short(sn_tiles *t, int64_t all) {
+    int64_t of_row = t->length * t->inner, each = SN_CUT_TILE_THREADS / t->inner, units = t->c->cx->target->units;
+    each = sn_least(each, t->outer);
+    if (each > all) each -= each % all;
+    t->pieces = 1;
+    t->steps = t->length;
+    t->turns = tile_of(t) / (each * of_row);
+    while ((t->turns - 1) * each > few_rows(t) && t->outer / (t->turns * each) < SN_CUT_TILE_TURNS * units) t->turns--;
+    if (t->turns < 1) t->turns = 1;
+    t->batch = t->turns * each;
+}
+
+/* Rows of which several threads have pieces. */
+static void choose_longer(sn_tiles *t, int64_t all) {
+    int64_t of_row = t->length * t->inner, units = t->c->cx->target->units;
+    t->batch = sn_least(sn_least(tile_of(t) / of_row, SN_CUT_TILE_THREADS / t->inner), t->outer);
+    while (t->batch / 2 > few_rows(t) && t->outer / t->batch < SN_CUT_TILE_TURNS * units) t->batch /= 2;
+    if (t->batch < 1) t->batch = 1;
+    if (t->batch > all) t->batch -= t->batch % all;
+    t->pieces = SN_CUT_TILE_THREADS / (t->batch * t->inner);
+    t->pieces = sn_least(t->pieces, t->length / SN_CUT_TILE_LEAST);
+    if (t->pieces < 1) t->pieces = 1;
+    t->steps = sn_ceil_div(t->length, t->pieces);
+    if (t->inner < SN_WARP && t->pieces > 1) t->steps += t->least < SN_BANK ? (6 - t->steps % 4) % 4 : 1 - t->steps % 2;
+    t->pieces = sn_ceil_div(t->length, t->steps);
+}
+
+/* Several rows in one piece of memory. */
+static bool choose_rows(sn_tiles *t) {
+    int64_t of_row = t->length * t->inner, all = whole_vectors(t, of_row);
+    t->flat = t->whole = true;
+    if (t->length < 2 * SN_CUT_TILE_LEAST) choose_short(t, all);
+    else choose_longer(t, all);
+    t->rows = t->length;
+    t->width = t->inner;
+    t->side = t->parts = 1;
+    narrow_vector(t, t->batch * of_row);
+    t->pitch = of_row;
+    choose_pitch(t);
+    if (t->reverse) t->pad = sn_ceil_div((t->pieces * t->steps - t->length) * t->inner, t->vector) * t->vector;
+    return true;
+}
+
+/* Lines of as many vectors; where a step does not begin with one, of one more. */
+static void choose_lines(sn_tiles *t) {
+    t->skewed = t->inner % t->vector != 0;
+    t->width = sn_ceil_div(t->width, t->vector) * t->vector;
+}
+
+/* Elements of shared memory from line to line. */
+static int64_t line_pitch(const sn_tiles *t) { return t->flat ? t->width : t->width + (t->skewed ? t->vector : 0); }
+
+/* Are whole columns, of steps that begin anywhere, lines in a tile, with all threads? */
+static bool are_wide(const sn_tiles *t) {
+    int64_t width = tile_of(t) / t->length;
+    return t->inner % t->vector && width <= t->threads && width * t->least >= SN_CUT_TILE_WIDE * SN_LINE;
+}
+
+/* Some columns from end to end. */
+static bool choose_columns(sn_tiles *t) {
+    int64_t line = sn_least(t->least * SN_WARP, SN_LINE) / t->least;
+    t->threads = SN_CUT_TILE_THREADS;
+    t->flat = false;
+    t->batch = 1;
+    t->width = sn_least(tile_of(t) / t->length / line * line, t->threads);
+    if (t->width < line) t->width = line;
+    t->side = sn_ceil_div(t->inner, t->width);
+    t->pieces = sn_least(t->threads / t->width, sn_ceil_div(t->length, SN_CUT_TILE_LEAST));
+    t->steps = sn_ceil_div(t->length, t->pieces);
+    t->pieces = sn_ceil_div(t->length, t->steps);
+    choose_lines(t);
+    t->rows = t->pieces * t->steps;
+    t->pitch = line_pitch(t);
+    t->parts = 1;
+    return true;
+}
+
+/* Elements of a line of a tile. Where steps begin anywhere two lines of memory have fewer ends; but columns of many parts, whose sums
+ * are read by others, have longer parts where lines are short. */
+static int64_t line_of(const sn_tiles *t) {
+    int64_t wide = 2 * SN_LINE / t->least;
+    bool begins = t->inner % t->vector == 0;
+    return begins || t->length / (tile_of(t) / wide) > SN_CUT_TILE_PARTS ? wide / 2 : wide;
+}
+
+/* A part of a row, or of some columns of one. */
+static bool choose_part(sn_tiles *t) {
+    const sn_scan_cut *c = t->c;
+    int64_t units = c->cx->target->units, threads;
+    t->flat = t->inner * t->least <= 2 * SN_LINE;
+    t->batch = 1;
+    t->side = t->flat ? 1 : sn_ceil_div(t->inner, line_of(t));
+    t->width = sn_ceil_div(t->inner, t->side);
+    if (!t->flat) choose_lines(t);
+    for (threads = t->threads = SN_CUT_TILE_THREADS; threads >= SN_CUT_TILE_THREADS / 2; threads -= SN_WARP)
+        if (threads / t->width * t->width * t->threads > t->threads / t->width * t->width * threads)
+            t->threads = threads;
+    t->pieces = t->threads / t->width;
+    if (!t->pieces) return false;
+    int64_t all = t->flat ? whole_vectors(t, t->inner) : t->skewed ? t->vector : 1;
+    bool odd = !t->skewed && t->width < SN_WARP;
+    if (odd && t->pieces >= all) t->pieces -= t->pieces % all;
+    int64_t few = SN_CUT_TILE_TURNS * units, each = t->outer * t->side;
+    t->steps = tile_of(t) / (t->pieces * line_pitch(t));
+    while (t->steps >= 2 * SN_CUT_TILE_LEAST && each * (t->length / (t->pieces * t->steps)) < few) t->steps /= 2;
+    if (t->least < SN_BANK && t->width == 1 && t->pieces == t->threads)
+        t->lanes = t->vector, t->steps -= t->steps % t->lanes;
+    else t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
+    if (t->steps < SN_CUT_TILE_LEAST - 1) return false;
+    t->rows = t->pieces * t->steps;
+    t->pitch = t->rows * t->width;
+    t->parts = sn_ceil_div(t->length, t->rows);
+    t->group = t->width < SN_WARP ? SN_CUT_GROUP : SN_CUT_COLUMN_GROUP;
+    if (t->flat) narrow_vector(t, t->rows * t->inner);
+    if (t->flat && t->outer > 1) narrow_vector(t, t->length * t->inner);
+    if (!t->flat) t->pitch = line_pitch(t);
+    int64_t words = sn_mul_clamped(t->parts, c->rows);
+    return t->parts > 1 && words <= SN_CUT_COLUMN_WORDS && t->parts <= t->group * t->group * t->group;
+}
+
+static bool look(sn_tiles *t) {
+    const sn_scan_cut *c = t->c;
+    const sn_sched *pinned = &sn_kern_get(t->m, t->k)->sched;
+    if (pinned->cls != SN_SCHED_NONE || pinned->split || pinned->block_x || sn_kern_has_products(t->m, t->k))
+        return false;
+    if (!find_accesses(t) || !find_rest(t) || !find_order(t)) return false;
+    if (t->least == 1) return false; /* vectors of bytes widen to more registers than there are */
+    bool same = false;
+    for (uint32_t i = 0; i < t->n_loads; i++)
+        same |= sn_buf_get(t->m, t->from[i])->dtype == sn_buf_get(t->m, t->to)->dtype;
+    if (!same) t->bytes += sn_dtype_bytes(sn_buf_get(t->m, t->to)->dtype);
+    t->vector = sn_least(c->cx->target->vector_bytes / t->least, SN_CUT_LANES);
+    t->threads = SN_CUT_TILE_THREADS;
+    bool narrow = t->inner * t->least < SN_LINE;
+    int64_t of_row = sn_mul_clamped(t->length, t->inner * t->bytes);
+    if (sn_mul_clamped(of_row, t->outer) < SN_CUT_TILE_WORTH) return false;
+    bool aligned = t->length * t->least % c->cx->target->vector_bytes == 0;
+    if (of_row <= SN_CUT_TILE_ROW && t->inner == 1 && (t->length <= SN_FLAT_ALONE ? !t->reverse : aligned))
+        return false;
+    if (of_row <= SN_CUT_TILE_ROW) return narrow && choose_rows(t);
+    if (t->inner == 1 && t->outer > 1) return false;
+    if (!narrow && are_wide(t)) return choose_columns(t);
+    if (!narrow && (c->rows >= c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(c))) return false;
+    return choose_part(t);
+}
+
+/* Blocks that a multiprocessor has room for. */
+static uint32_t blocks_of(const sn_tiles *t) {
+    bool wide = !t->flat;
+    for (uint32_t i = 0; i < t->c->n; i++) wide |= sn_dtype_bytes(sn_tile_dtype(t, i)) > 4;
+    int64_t room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
+    int64_t by_memory = room / (t->shared + SN_CUT_TILE_RESERVED);
+    int64_t by_threads = (wide ? SN_CUT_TILE_FEWER : SN_CUT_TILE_RESIDENT) / t->threads;
+    return (uint32_t)(by_memory < by_threads ? by_memory : by_threads);
+}
+
+bool sn_scan_tiles(sn_scan_cut *c) {
+    sn_tiles t = {.c = c, .m = c->m, .k = c->k, .turns = 1, .lanes = 1};
+    if (!look(&t)) return false;
+    sn_module *m = c->m;
+    t.active = t.batch / t.turns * t.pieces * t.width;
+    c->parts = t.parts;
+    sn_tile_grid(&t);
+    sn_tile_copy_in(&t);
+    sn_tile_sum(&t);
+    sn_tile_scan(&t);
+    if (t.flat) sn_tile_copy_out(&t);
+    sn_kern_dead_code(m, c->k);
+    sn_kern_collect_params(m, c->k);
+    sn_kern_rec *k = sn_kern_get(m, c->k);
+    k->sched.block_x = (uint32_t)t.threads;
+    k->sched.block_y = 1;
+    k->sched.min_blocks = blocks_of(&t);
+    k->scheduled = true;
+    return true;
+}

@@ -1,0 +1,206 @@
+/* scan_tiles_copy.c: blocks of a scan that is done tile by tile, and how tiles come and go (scan_tiles.c).
+ *
+ * A tile that is one piece of memory is copied in the widest pieces that it, and all others, begin and end with; what is
+ * left behind the last one of all, element by element. Places beyond the last element of a row, or of all rows, are zero:
+ * they come behind all others, or, where steps go down, are left out of the sums. Tiles of some columns are copied line by line.
+ *
+ * Copies wait for nothing but their memory, and `async-copy` makes them asynchronous.
+ */
+#include "passes/loops/scan_tiles.h"
+
+/* ---- the block ---- */
+
+void sn_tile_grid(sn_tiles *t) {
+    sn_module *m = t->m;
+    const sn_scan_cut *c = t->c;
+    int64_t of_part = t->outer * t->side;
+    sn_axis g = sn_axis_new(m, "g", sn_tile_const(t, t->whole ? sn_ceil_div(t->outer, t->batch) : t->parts * of_part));
+    sn_ix number = sn_ix_axis(m, g);
+    sn_stmt body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
+    sn_stmt first = sn_region_first(m, t->k, body), top = c->outer.n ? c->outer.at[0] : (sn_stmt){0};
+    t->grid = t->into = sn_put_loop(m, sn_at_end(t->k, (sn_stmt){0}), g, SN_AXIS_GRID);
+    for (sn_stmt s = first, next; s.i && s.i != t->grid.i; s = next) {
+        next = sn_next(m, s);
+        sn_stmt_unlink(m, s);
+        if (s.i != c->nest.i) sn_stmt_insert(m, sn_at_end(t->k, t->grid), s);
+    }
+    if (top.i) sn_stmt_unlink(m, top);
+    t->part = t->whole ? sn_tile_const(t, 0) : sn_ix_divc(m, number, of_part);
+    t->row = t->whole ? sn_tile_times(t, number, t->batch) : sn_ix_modc(m, sn_ix_divc(m, number, t->side), t->outer);
+    t->column = sn_tile_times(t, sn_ix_modc(m, number, t->side), t->width);
+    if (t->whole) t->column = sn_tile_const(t, 0);
+    sn_ix last = sn_tile_const(t, t->parts - 1);
+    t->tile_row = sn_tile_times(t, t->reverse ? sn_ix_sub(m, last, t->part) : t->part, t->rows);
+}
+
+/* ---- copies ---- */
+
+/* A copy of the tile: what threads do in a turn, and which tests say that it is there. */
+typedef struct turn {
+    sn_cursor at;
+    sn_ix place, element; /* in shared memory, in global memory */
+    sn_val there;         /* none: always */
+    sn_stmt threads;
+} turn;
+
+/* In one piece of memory: it begins at `start` of what has `limit` elements, those of all rows or of one. */
+static void flat_tile(const sn_tiles *t, sn_ix *start, sn_ix *base, int64_t *limit) {
+    int64_t of_row = t->length * t->inner;
+    *start = t->whole ? sn_tile_times(t, t->row, of_row) : sn_tile_times(t, t->tile_row, t->inner);
+    *base = t->whole ? sn_tile_const(t, 0) : sn_tile_times(t, t->row, of_row);
+    *limit = t->whole ? t->outer * of_row : of_row;
+}
+
+static int64_t sn_tile_elements(const sn_tiles *t) { return t->batch * t->rows * t->width; }
+
+/* Where element e of the tile is in shared memory. */
+static sn_ix place_of(const sn_tiles *t, sn_ix e) {
+    int64_t of_row = t->rows * t->width;
+    if (t->lanes > 1) return sn_tile_plus(t, e, sn_tile_times(t, sn_ix_divc(t->m, e, t->steps), t->lanes));
+    if (t->pitch == of_row) return sn_ix_addc(t->m, e, t->pad);
+    return sn_ix_addc(t->m, sn_tile_plus(t, e, sn_tile_times(t, sn_ix_divc(t->m, e, of_row), t->pitch - of_row)),
+                      t->pad);
+}
+
+/* `exact`: no place beyond the tile. */
+static void open_flat(sn_tiles *t, turn *out, bool exact) {
+    sn_module *m = t->m;
+    sn_ix x, u = sn_tile_const(t, 0), v = u, start, base;
+    int64_t limit, n = sn_tile_elements(t), at_once = t->threads * t->vector, turns = sn_ceil_div(n, at_once);
+    flat_tile(t, &start, &base, &limit);
+    out->at = sn_tile_threads(t, t->threads, &x);
+    out->threads = out->at.parent;
+    if (turns > 1) out->at = sn_tile_loop(t, out->at, "u", turns, SN_AXIS_UNROLL, &u);
+    sn_ix number = sn_tile_plus(t, sn_tile_times(t, u, t->threads), x), vectors = sn_ix_divc(m, start, t->vector);
+    out->there = (sn_val){0};
+    if (exact && n % at_once) out->there = sn_put_in(m, out->at, number, sn_tile_const(t, n / t->vector));
+    if (!exact || n % at_once || limit % n)
+        out->there =
+            sn_tile_both(t, out->at, out->there,
+                         sn_put_in(m, out->at, sn_tile_plus(t, vectors, number), sn_tile_const(t, limit / t->vector)));
+    if (t->vector > 1) out->at = sn_tile_loop(t, out->at, "v", t->vector, SN_AXIS_VECTOR, &v);
+    sn_ix e = sn_tile_plus(t, sn_tile_times(t, number, t->vector), v);
+    out->place = place_of(t, e);
+    out->element = sn_tile_plus(t, sn_tile_plus(t, base, start), e);
+}
+
+/* What is behind the last whole vector of all, in the loop over threads `in` or in one of its own (none); false: nothing. */
+static bool open_rest(sn_tiles *t, turn *out, sn_stmt in) {
+    sn_module *m = t->m;
+    sn_ix x, start, base;
+    int64_t limit, n = sn_tile_elements(t);
+    flat_tile(t, &start, &base, &limit);
+    int64_t rest = limit % t->vector;
+    if (!t->flat || !rest) return false;
+    if (in.i) out->at = sn_tile_threads_in(t, in, rest, &x);
+    else out->at = sn_tile_threads(t, rest, &x);
+    sn_ix e = sn_ix_addc(m, x, limit - rest), place = sn_ix_sub(m, e, start);
+    out->there = sn_put_in(m, out->at, place, sn_tile_const(t, n));
+    place = sn_ix_max(m, sn_tile_const(t, 0), sn_ix_min(m, place, sn_tile_const(t, n - 1)));
+    out->place = place_of(t, place);
+    out->element = sn_tile_plus(t, base, e);
+    return true;
+}
+
+static int64_t lanes_of(const sn_tiles *t) { return t->pitch / t->vector; }
+static int64_t lines_of(const sn_tiles *t) { return t->threads / lanes_of(t); }
+
+/* The element that line number `line` of the tile begins with. */
+sn_ix sn_tile_line_start(const sn_tiles *t, sn_ix line) {
+    sn_ix row = sn_tile_plus(t, sn_tile_times(t, t->row, t->length), sn_tile_plus(t, t->tile_row, line));
+    return sn_tile_plus(t, sn_tile_times(t, row, t->inner), t->column);
+}
+
+/* Lines of the tile, each of which lies somewhere else: with all vectors that have elements of it. */
+static void open_lines(sn_tiles *t, turn *out) {
+    sn_module *m = t->m;
+    int64_t lanes = lanes_of(t), lines = lines_of(t), turns = sn_ceil_div(t->rows, lines);
+    int64_t all = t->outer * t->length * t->inner;
+    sn_ix x, u = sn_tile_const(t, 0), v = u;
+    out->at = sn_tile_threads(t, lanes * lines, &x);
+    if (turns > 1) out->at = sn_tile_loop(t, out->at, "u", turns, SN_AXIS_UNROLL, &u);
+    sn_ix line = sn_tile_plus(t, sn_tile_times(t, u, lines), sn_ix_divc(m, x, lanes)),
+          row = sn_tile_plus(t, t->tile_row, line);
+    sn_ix lane = sn_ix_modc(m, x, lanes), first = sn_ix_divc(m, sn_tile_line_start(t, line), t->vector);
+    out->there = (sn_val){0};
+    if (t->rows % lines) out->there = sn_put_in(m, out->at, line, sn_tile_const(t, t->rows));
+    if (t->rows * t->parts != t->length)
+        out->there = sn_tile_both(t, out->at, out->there, sn_put_in(m, out->at, row, sn_tile_const(t, t->length)));
+    if (t->skewed || t->side * t->width != t->inner) /* what is behind the last column is of another line */
+        out->there =
+            sn_tile_both(t, out->at, out->there,
+                         sn_put_in(m, out->at, sn_tile_plus(t, first, lane), sn_tile_const(t, all / t->vector)));
+    if (t->vector > 1) out->at = sn_tile_loop(t, out->at, "v", t->vector, SN_AXIS_VECTOR, &v);
+    out->place =
+        sn_tile_plus(t, sn_tile_times(t, line, t->pitch), sn_tile_plus(t, sn_tile_times(t, lane, t->vector), v));
+    out->element = sn_tile_plus(t, sn_tile_times(t, sn_tile_plus(t, first, lane), t->vector), v);
+}
+
+/* What of the last line of all is behind the last whole vector. */
+static bool open_last(sn_tiles *t, turn *out) {
+    sn_module *m = t->m;
+    int64_t all = t->outer * t->length * t->inner, rest = all % t->vector;
+    sn_ix x, line = sn_ix_sub(m, sn_tile_const(t, t->length - 1), t->tile_row);
+    if (t->flat || !rest) return false;
+    out->at = sn_tile_threads(t, rest, &x);
+    sn_val there = sn_put_in(m, out->at, line, sn_tile_const(t, t->rows));
+    line = sn_ix_max(m, sn_tile_const(t, 0), sn_ix_min(m, line, sn_tile_const(t, t->rows - 1)));
+    out->element = sn_ix_addc(m, x, all - rest);
+    sn_ix start = sn_tile_line_start(t, line), place = sn_ix_sub(m, out->element, start);
+    there = sn_tile_both(t, out->at, there, sn_put_in(m, out->at, place, sn_tile_const(t, t->width)));
+    out->there = there;
+    place = sn_tile_plus(t, place, sn_ix_modc(m, start, t->vector));
+    place = sn_ix_max(m, sn_tile_const(t, 0), sn_ix_min(m, place, sn_tile_const(t, t->pitch - 1)));
+    out->place = sn_tile_plus(t, sn_tile_times(t, line, t->pitch), place);
+    return true;
+}
+
+static int64_t staged_elements(const sn_tiles *t) {
+    int64_t at_once = t->threads * t->vector, n = sn_tile_elements(t);
+    if (!t->flat) return sn_ceil_div(t->rows, lines_of(t)) * lines_of(t) * t->pitch;
+    n = sn_ceil_div(n, at_once) * at_once;
+    if (t->lanes > 1) n += sn_ceil_div(n, t->steps) * t->lanes;
+    if (t->whole) n += (n - 1) / (t->rows * t->width) * (t->pitch - t->rows * t->width);
+    int64_t walked = t->whole ? (t->batch - 1) * t->pitch + t->pieces * t->steps * t->width : n;
+    return t->pad + (walked > n ? walked : n);
+}
+
+static void put_copy(sn_tiles *t, const turn *at, uint32_t i) {
+    sn_module *m = t->m;
+    sn_val zero = {0};
+    if (at->there.i) zero = sn_put_const(m, at->at, sn_buf_get(m, t->from[i])->dtype, 0);
+    sn_val x = at->there.i ? sn_put_load_masked(m, at->at, t->from[i], at->element, at->there, zero)
+                           : sn_put_load(m, at->at, t->from[i], at->element);
+    sn_put_store(m, at->at, t->staged[i], at->place, x);
+}
+
+void sn_tile_copy_in(sn_tiles *t) {
+    turn at;
+    for (uint32_t i = 0; i < t->n_loads; i++) {
+        sn_dtype dtype = sn_buf_get(t->m, t->from[i])->dtype;
+        t->staged[i] = sn_tile_buffer(t, "s", i, dtype, SN_BUF_SHARED, staged_elements(t));
+        if (dtype == sn_buf_get(t->m, t->to)->dtype) t->out = t->staged[i];
+        if (t->flat) open_flat(t, &at, false);
+        else open_lines(t, &at);
+        put_copy(t, &at, i);
+        if (!open_rest(t, &at, (sn_stmt){0}) && !open_last(t, &at)) continue;
+        sn_val x =
+            sn_put_load_masked(t->m, at.at, t->from[i], at.element, at.there, sn_put_const(t->m, at.at, dtype, 0));
+        sn_put_store_masked(t->m, at.at, t->staged[i], at.place, x, at.there);
+    }
+    sn_dtype dtype = sn_buf_get(t->m, t->to)->dtype;
+    if (!t->out.i && t->flat) t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, staged_elements(t));
+}
+
+static void put_store(sn_tiles *t, const turn *at) {
+    sn_val x = sn_put_load(t->m, at->at, t->out, at->place);
+    if (at->there.i) sn_put_store_masked(t->m, at->at, t->to, at->element, x, at->there);
+    else sn_put_store(t->m, at->at, t->to, at->element, x);
+}
+
+void sn_tile_copy_out(sn_tiles *t) {
+    turn at;
+    open_flat(t, &at, true);
+    put_store(t, &at);
+    if (open_rest(t, &at, at.threads)) put_store(t, &at);
+}
