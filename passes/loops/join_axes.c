@@ -13,7 +13,7 @@
  * linear in the kernel.
  */
 #include "passes/base/nest.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/brick.h"
 
 /* Loops that an access walks one behind the other, the one of stride 1 first. */
 typedef struct side {
@@ -150,6 +150,7 @@ sn_status sn_pass_join_axes(sn_pass_ctx *cx, bool *changed) {
         join j = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         const sn_kern_rec *r = sn_kern_get(m, j.k);
         if (r->scheduled || r->sched.cls != SN_SCHED_NONE || !look(&j)) continue;
+        if (sn_schedule_wants_brick(cx, j.k, &j.outer)) continue;
         sn_remark(cx, r->name, "tiles of %lld by %lld axes", (long long)j.loaded.n, (long long)j.stored.n);
         join_loops(&j);
         *changed = true;

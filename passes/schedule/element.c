@@ -37,17 +37,6 @@ static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
     return sn_ix_coef(m, e, ax, &c) && (c == 1 || c == -1);
 }
 
-/* Does the access walk the outer loops as one, in row-major order? */
-static bool is_flat(sn_module *m, const sn_schedule_shape *sh, sn_ix e) {
-    int64_t stride = 1, c;
-    for (uint32_t k = sh->outer.n; k-- > 0;) {
-        sn_stmt s = sh->outer.at[k];
-        if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &c) || c != stride) return false;
-        stride = sn_mul_clamped(stride, sn_ix_value(m, sn_stmt_extent(m, s)));
-    }
-    return true;
-}
-
 static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     flat fl = {0};
     uint32_t masked = 0;
@@ -56,7 +45,7 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->buf.i) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        *(is_flat(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
+        *(sn_schedule_walks_all(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
         if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
         if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
         if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
@@ -72,11 +61,15 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     return fl;
 }
 
+/* Words or more from rows that are looked up: lanes that find their own do better than runs, one of which waits behind the other, if a
+ * thread has several vectors on their way. */
+static bool waits_twice(const flat *fl) { return fl->looked_up && fl->bytes >= SN_RUNS_WIDE; }
+
 /* Vectors may cross the ends of rows, as long as what is not walked in row-major order, lane by lane then, is no more than
  * what is. What belongs to a row is in the nearest cache, unless lanes have to wait for it. */
 static bool crosses_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl) {
     uint32_t by_lanes = fl->not_flat - (fl->looked_up ? 0 : fl->alike);
-    return cx->target->is_gpu && !sh->n_nests && fl->flat >= by_lanes;
+    return cx->target->is_gpu && !sh->n_nests && (fl->flat >= by_lanes || waits_twice(fl));
 }
 
 static bool is_short(const sn_schedule_shape *sh) {
@@ -139,7 +132,7 @@ static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const 
         uint32_t bytes = sn_dtype_bytes(r->dtype), piece = sn_least(v, widest / bytes);
         if (crosses) first = sn_ix_const(m, sn_ix_get(m, r->ix)->c0);
         if (!runs->by_vectors || sn_buf_get(m, r->buf)->align < piece * bytes) return false;
-        if ((crosses && !is_flat(m, sh, r->ix)) || !sn_ix_is_multiple(m, first, piece)) return false;
+        if ((crosses && !sn_schedule_walks_all(m, sh, r->ix)) || !sn_ix_is_multiple(m, first, piece)) return false;
     }
     return true;
 }
@@ -167,7 +160,7 @@ static bool stores_vectors(sn_module *m, const sn_schedule_shape *sh, uint32_t v
         if (r->op != SN_LOP_STORE) continue;
         uint32_t piece = sn_least(v * sn_dtype_bytes(r->dtype), widest);
         bool whole = sn_ix_is_multiple(m, sn_ix_const(m, sn_ix_get(m, r->ix)->c0), v);
-        if (!is_flat(m, sh, r->ix) || !whole || sn_buf_get(m, r->buf)->align < piece) return false;
+        if (!sn_schedule_walks_all(m, sh, r->ix) || !whole || sn_buf_get(m, r->buf)->align < piece) return false;
     }
     return true;
 }
@@ -227,8 +220,8 @@ static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape
     uint32_t bytes = (fl->looked_up ? fl->looked_up : fl->loaded) * sc->vector, u = 1;
     if (!t->is_gpu || sh->n_nests || sh->windows || !bytes) return 1;
     int64_t all = (int64_t)sc->block_x * sc->vector * sn_target_blocks(t, sc->block_x) * t->units;
-    while (u * bytes < SN_ELEMENT_FLIGHT && 2 * u * sh->instructions <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all)
-        u *= 2;
+    uint32_t flight = waits_twice(fl) ? 2 * SN_ELEMENT_FLIGHT : SN_ELEMENT_FLIGHT;
+    while (u * bytes < flight && 2 * u * sh->instructions <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
     return u;
 }
 

@@ -66,6 +66,8 @@ const sn_schedule_mixed *sn_schedule_find_mixed(sn_pass_ctx *cx, sn_kern k, cons
 int sn_schedule_sum_of(const sn_schedule_mixed *mo, sn_buf b);
 /* The offset e in the nest as an expression in p, the position in the nest. */
 sn_ix sn_schedule_at_position(sn_module *m, const sn_chain *nest, sn_ix e, sn_ix p);
+/* Does an access with the offset e walk the outer loops as one, in row-major order? */
+bool sn_schedule_walks_all(sn_module *m, const sn_schedule_shape *sh, sn_ix e);
 /* Instructions of a kernel's scalar operations, once each; those of 64 bits count twice. */
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k);
 /* Of one operation on f32. */
@@ -117,6 +119,8 @@ uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedul
 
 /* Detach the statements inside the outer loops, drop the loops (linked by `next` no more: the list is in out). */
 void sn_schedule_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+/* A second body, detached like the first one. */
+sn_stmt_vec sn_schedule_copy_body(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body);
 /* The outer axes become the row-major parts of `flat` in all statements of the list. */
 void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_schedule_shape *sh, sn_ix flat);
 

@@ -191,6 +191,16 @@ void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sc
     SN_PUSH(cx->scratch, out, *sched);
 }
 
+bool sn_schedule_walks_all(sn_module *m, const sn_schedule_shape *sh, sn_ix e) {
+    int64_t stride = 1, c;
+    for (uint32_t k = sh->outer.n; k-- > 0;) {
+        sn_stmt s = sh->outer.at[k];
+        if (!sn_ix_coef(m, e, sn_stmt_axis(m, s), &c) || c != stride) return false;
+        stride = sn_mul_clamped(stride, sn_ix_value(m, sn_stmt_extent(m, s)));
+    }
+    return true;
+}
+
 /* ---- taking a kernel apart ---- */
 
 void sn_schedule_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
@@ -201,6 +211,25 @@ void sn_schedule_take_body(sn_stmt_vec *out, sn_pass_ctx *cx, sn_kern k, const s
         SN_PUSH(cx->scratch, out, s);
     }
     if (sh->outer.n) sn_stmt_unlink(m, sh->outer.at[0]);
+}
+
+sn_stmt_vec sn_schedule_copy_body(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body) {
+    sn_module *m = cx->m;
+    sn_stmt_vec out = {0};
+    sn_stmt none = {0};
+    sn_axis once = sn_axis_new(m, "none", sn_ix_const(m, 1));
+    sn_stmt holder = sn_put_loop(m, sn_at_end(k, none), once, SN_AXIS_SEQ);
+    for (uint32_t i = 0; i < body->n; i++) sn_stmt_insert(m, sn_at_end(k, holder), body->at[i]);
+    sn_stmt copy = sn_stmt_clone(m, sn_at_end(k, none), holder);
+    for (uint32_t i = 0; i < body->n; i++) {
+        sn_stmt s = sn_region_first(m, k, copy);
+        sn_stmt_unlink(m, s);
+        SN_PUSH(cx->scratch, &out, s);
+        sn_stmt_unlink(m, body->at[i]);
+    }
+    sn_stmt_unlink(m, copy);
+    sn_stmt_unlink(m, holder);
+    return out;
 }
 
 void sn_schedule_subst_outer(sn_pass_ctx *cx, const sn_stmt_vec *body, const sn_schedule_shape *sh, sn_ix flat) {

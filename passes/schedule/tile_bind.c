@@ -169,25 +169,6 @@ static void put_transpose(tile *t, sn_lop op, bool masked) {
 
 /* ---- the body ---- */
 
-/* A second body, detached like the first one. */
-static sn_stmt_vec copy_body(tile *t, const sn_stmt_vec *body) {
-    sn_module *m = t->m;
-    sn_stmt_vec out = {0};
-    sn_axis none = sn_axis_new(m, "none", sn_ix_const(m, 1));
-    sn_stmt holder = sn_put_loop(m, sn_at_end(t->k, t->grid), none, SN_AXIS_SEQ);
-    for (uint32_t k = 0; k < body->n; k++) sn_stmt_insert(m, sn_at_end(t->k, holder), body->at[k]);
-    sn_stmt copy = sn_stmt_clone(m, sn_at_end(t->k, t->grid), holder);
-    for (uint32_t k = 0; k < body->n; k++) {
-        sn_stmt s = sn_region_first(m, t->k, copy);
-        sn_stmt_unlink(m, s);
-        SN_PUSH(t->cx->scratch, &out, s);
-        sn_stmt_unlink(m, body->at[k]);
-    }
-    sn_stmt_unlink(m, copy);
-    sn_stmt_unlink(m, holder);
-    return out;
-}
-
 static void redirect(tile *t, const struct staged *st, sn_stmt access, sn_ix e) {
     sn_cursor at = sn_at_before(t->m, access);
     const sn_stmt_rec *r = sn_stmt_get(t->m, access);
@@ -262,7 +243,7 @@ static void put_ragged_loads(tile *t) {
 
 static void put_bodies(tile *t, const sn_stmt_vec *body) {
     sn_stmt_vec copy = *body;
-    if (t->inside && t->masked) copy = copy_body(t, body);
+    if (t->inside && t->masked) copy = sn_schedule_copy_body(t->cx, t->k, body);
     if (choose_tiles(t, false)) put_body(t, body, false);
     if (choose_tiles(t, true)) put_body(t, &copy, true);
 }

@@ -1,0 +1,334 @@
+/* brick.c: class brick of the pass `schedule`: which kernels it is for, and the figures of its schedule.
+ *
+ *     loop i in 127 { loop j in 4099 { loop k in 31 { loop c in 3 {
+ *       load x[1561719*k + 381*j + 3*i + c]   ...   store y[381207*i + 93*j + 3*k + c] } } } }
+ *
+ * A permutation walks memory in two orders: x along c, i, j and then k, y along c, k, j and then i. A block owns a *brick*, a part
+ * of every loop, in which both orders have lines: here all of c and k, 64 of i and 2 of j, of which x has runs of 192 elements and y
+ * of 186. The runs of the loads come to shared memory as they lie (cp.async, where elements or words of them are 4 bytes), and
+ * the body goes along the runs of the stores. brick_bind.c has the picture.
+ *
+ * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, without a
+ * mask, of a buffer that the kernel does not write. All else is accessed as it is. Class tile has two loops, and squares in registers
+ * between them: it does better where rows are whole vectors; a brick has any number of loops, some of which both sides walk, and
+ * needs nothing to be aligned.
+ *
+ * Fields: runs of tile_m loaded elements and tile_n stored ones, at least, where loops are as long; block_x threads; vector elements
+ * of a store.
+ */
+#include "passes/schedule/brick.h"
+
+#include "passes/schedule/figures.h"
+#include "passes/schedule/schedules.h"
+#include "passes/schedule/tile.h"
+
+/* ---- walks ---- */
+
+static bool find_walk(sn_schedule_walk *w, sn_module *m, const sn_schedule_brick *b, const sn_chain *outer,
+                      const sn_stmt_rec *r) {
+    *w = (sn_schedule_walk){.n = 0};
+    if (r->has_mask || sn_ix_uses_vals(m, r->ix)) return false;
+    for (uint32_t p = 0; p < b->n; p++) {
+        sn_axis ax = sn_stmt_axis(m, outer->at[p]);
+        if (!sn_ix_coef(m, r->ix, ax, &w->strides[p]) || w->strides[p] < 0) return false;
+    }
+    int64_t run = 1;
+    for (uint32_t p = 0; p < b->n;) {
+        bool next = w->strides[p] == run && b->extents[p] > 1;
+        for (uint32_t k = 0; k < w->n; k++) next &= w->at[k] != p;
+        if (!next) {
+            p++;
+            continue;
+        }
+        w->at[w->n++] = p;
+        run = sn_mul_clamped(run, b->extents[p]);
+        p = 0;
+    }
+    return w->n > 0;
+}
+
+/* Elements that follow each other in both walks. */
+static int64_t in_common(const sn_schedule_brick *b, const sn_schedule_walk *x, const sn_schedule_walk *y) {
+    int64_t run = 1;
+    for (uint32_t k = 0; k < x->n && k < y->n && x->at[k] == y->at[k]; k++)
+        run = sn_mul_clamped(run, b->extents[x->at[k]]);
+    return run;
+}
+
+static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_stmt_rec *r,
+                   const sn_schedule_walk *w) {
+    int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
+    if (sn_kern_stores(m, k, r->buf) || sn_buf_bytes(m, r->buf) < all / 2)
+        return false; /* what is read again is in the cache */
+    uint32_t same = 0;
+    while (same < w->n && same < b->stored.n && w->at[same] == b->stored.at[same]) same++;
+    if (same == w->n)
+        return false; /* it has nothing else to find in order: parts of lines are as near for the stores */
+    return in_common(b, w, &b->stored) * sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype) < SN_BRICK_RUN;
+}
+
+static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer) {
+    bool any = false;
+    for (sn_stmt s = sn_region_first(m, k, outer->at[outer->n - 1]); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        sn_schedule_walk w;
+        if (sn_lop_has_region(r->op)) return false;
+        if (r->op != SN_LOP_STORE) continue;
+        if (!find_walk(&w, m, b, outer, r)) return false;
+        if (any && (w.n != b->stored.n || in_common(b, &w, &b->stored) != in_common(b, &w, &w))) return false;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (!any || bytes < b->least) b->least = bytes;
+        b->stored = w;
+        any = true;
+    }
+    return any;
+}
+
+void sn_schedule_find_brick(sn_schedule_brick *out, sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) {
+    sn_module *m = cx->m;
+    *out = (sn_schedule_brick){.n = outer->n};
+    if (outer->n < 2) return;
+    for (uint32_t p = 0; p < outer->n; p++) {
+        out->sides[p] = 1;
+        if (!sn_ix_is_const(m, sn_stmt_extent(m, outer->at[p]), &out->extents[p])) return;
+    }
+    if (!find_stores(out, m, k, outer)) return;
+    for (sn_stmt s = sn_region_first(m, k, outer->at[outer->n - 1]); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        sn_schedule_walk *w = &out->loads[out->n_staged];
+        if (r->op != SN_LOP_LOAD || !find_walk(w, m, out, outer, r) || !stages(out, m, k, r, w)) continue;
+        uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        out->staged[out->n_staged++] = s;
+        out->bytes += bytes;
+        if (bytes > out->widest) out->widest = bytes;
+        if (out->n_staged == SN_MAX_BRICK_LOADS) break;
+    }
+}
+
+/* ---- sides ---- */
+
+int64_t sn_schedule_brick_run(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t run = 1;
+    for (uint32_t k = 0; k < w->n; k++) {
+        run *= b->sides[w->at[k]];
+        if (b->sides[w->at[k]] < b->extents[w->at[k]]) break;
+    }
+    return run;
+}
+
+uint32_t sn_schedule_brick_piece(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    return sn_least(16, sn_pow2_divisor(in_common(b, w, &b->stored) * b->widest));
+}
+
+int64_t sn_schedule_brick_elements(const sn_schedule_brick *b) {
+    int64_t all = 1;
+    for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->sides[p]);
+    return all;
+}
+
+/* About so much of a loop: of few parts, equal ones; of whole units, where they are small. */
+static int64_t part_of(int64_t extent, int64_t wanted, int64_t unit) {
+    enum { MANY = 4 };
+    if (extent >= MANY * wanted) return wanted;
+    int64_t parts = (extent + wanted / 2) / wanted, part = sn_ceil_div(extent, parts > 1 ? parts : 1);
+    int64_t whole = sn_ceil_div(part, unit) * unit;
+    return whole > part + part / 8 || whole >= extent ? part : whole;
+}
+
+static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wanted, uint32_t bytes) {
+    int64_t run = 1;
+    for (uint32_t k = 0; k < w->n && run < wanted; k++) {
+        int64_t *side = &b->sides[w->at[k]], extent = b->extents[w->at[k]];
+        int64_t unit = SN_SECTOR / sn_least(SN_SECTOR, sn_pow2_divisor(run) * bytes);
+        int64_t part = part_of(extent, sn_ceil_div(wanted, run), unit);
+        if (part > *side) *side = part;
+        if (*side < extent) break;
+        run = sn_mul_clamped(run, extent);
+    }
+}
+
+void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored) {
+    for (uint32_t p = 0; p < b->n; p++) b->sides[p] = 1;
+    for (uint32_t i = 0; i < b->n_staged; i++) lengthen(b, &b->loads[i], loaded, b->widest);
+    lengthen(b, &b->stored, stored, b->least);
+}
+
+/* ---- figures ---- */
+
+static int64_t all_elements(const sn_schedule_brick *b) {
+    int64_t all = 1;
+    for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
+    return all;
+}
+
+static int64_t shared_bytes(sn_module *m, const sn_schedule_brick *b) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < b->n_staged; i++) {
+        sn_schedule_brick_part part;
+        sn_schedule_lay_out_brick(&part, m, b, i);
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(part.pitch * part.bytes, part.count));
+    }
+    return bytes;
+}
+
+/* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. */
+static bool choose_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    static const uint32_t runs[][2] = {{64, 64}, {32, 32}, {16, 16}, {8, 8}, {4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}};
+    uint32_t loaded = sc->tile_m, stored = sc->tile_n;
+    for (size_t i = 0; i < SN_COUNT(runs); i++) {
+        sn_schedule_brick t = *b;
+        sc->tile_m = loaded ? loaded : runs[i][0] * SN_LINE / b->widest;
+        sc->tile_n = stored ? stored : runs[i][1] * SN_LINE / b->least;
+        sn_schedule_size_brick(&t, sc->tile_m, sc->tile_n);
+        bool many = all_elements(b) >= sn_mul_clamped(sn_schedule_brick_elements(&t), cx->target->units * 2);
+        if (many && shared_bytes(cx->m, &t) <= SN_BRICK_SHARED) return true;
+        if (loaded && stored) break;
+    }
+    return false;
+}
+
+/* Elements of a store: a word at least, where runs begin at multiples of so many, and have multiples of so many. */
+static uint32_t choose_vector(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh, int64_t run) {
+    uint32_t piece = 16;
+    for (uint32_t i = 0; i < b->n_staged; i++) piece = sn_least(piece, sn_schedule_brick_piece(b, &b->loads[i]));
+    uint32_t v = (piece > SN_TILE_WORD ? piece : SN_TILE_WORD) / b->least;
+    int64_t whole = 1;
+    bool in_run[SN_MAX_CHAIN] = {false};
+    if (v < 2) return 1;
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_STORE) continue;
+        int64_t c0 = sn_ix_get(m, r->ix)->c0;
+        while (v > 1 && (c0 % v || sn_buf_get(m, r->buf)->align < v * b->least)) v /= 2;
+    }
+    for (uint32_t k = 0; k < b->stored.n; k++) {
+        uint32_t p = b->stored.at[k];
+        in_run[p] = true;
+        if (b->sides[p] < b->extents[p]) {
+            while (v > 1 && (whole * b->sides[p] % v || whole * (b->extents[p] % b->sides[p]) % v)) v /= 2;
+            break;
+        }
+        whole *= b->extents[p];
+    }
+    for (uint32_t p = 0; p < b->n; p++)
+        while (v > 1 && !in_run[p] && b->extents[p] > 1 && b->stored.strides[p] % v) v /= 2;
+    while (run % v) v /= 2;
+    return v;
+}
+
+bool sn_schedule_brick_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_schedule_brick b;
+    *why_not = "a brick wants loads and stores that walk loops in different orders, on a GPU";
+    if (!cx->target->is_gpu || sh->n_nests || sh->outer.n < 2) return false;
+    sn_schedule_find_brick(&b, cx, k, &sh->outer);
+    return b.n_staged;
+}
+
+/* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
+static uint32_t whole_vector(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    uint32_t v = sn_pow2_divisor(b->extents[w->at[0]]);
+    for (uint32_t p = 0; p < b->n; p++)
+        if (p != w->at[0] && b->extents[p] > 1) v = sn_least(v, sn_pow2_divisor(w->strides[p]));
+    return v;
+}
+
+/* Do threads that store lines find whole sectors to load, as class element has them? */
+static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    sn_schedule_brick t = *b;
+    for (uint32_t p = 0; p < t.n; p++) t.sides[p] = 1;
+    lengthen(&t, &t.stored, SN_WARP * 16 / t.least, t.least);
+    int64_t run = sn_schedule_brick_run(&t, w), unit = SN_SECTOR / t.widest;
+    for (uint32_t p = 0; p < t.n; p++)
+        if (w->strides[p] >= run && t.extents[p] > 1 && w->strides[p] % unit) return false;
+    return run >= 2 * unit;
+}
+
+bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) {
+    const sn_schedule_walk *w = &b->stored;
+    int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / b->least;
+    for (uint32_t k = 0; k < w->n && whole < run; k++) {
+        uint32_t p = w->at[k];
+        if (b->sides[p] < b->extents[p] && whole * b->sides[p] % unit) return false;
+        whole *= b->sides[p];
+    }
+    for (uint32_t p = 0; p < b->n; p++)
+        if (b->extents[p] > 1 && w->strides[p] >= run && w->strides[p] % unit) return false;
+    return true;
+}
+
+/* Elements that stores find in order before the loop that the load begins with: what `join-axes` can make a side of a tile of. */
+static int64_t stored_side(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t side = 1;
+    for (uint32_t k = 0; k < b->stored.n && b->stored.at[k] != w->at[0]; k++)
+        side = sn_mul_clamped(side, b->extents[b->stored.at[k]]);
+    return side;
+}
+
+/* Is class tile, or element, as good? Tiles have squares of whole vectors, or unaligned ones of narrow elements where both sides are long, or
+ * lanes of words, which do well where stores begin with sectors. */
+static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
+    if (is_near(b, w)) return true;
+    if (w->at[0] == b->stored.at[0]) return false;
+    if (whole_vector(b, w) > 1 && whole_vector(b, &b->stored) > 1) return true;
+    if (b->widest < SN_TILE_WORD) return side >= SN_TILE_LEAST_SIDE;
+    return side >= SN_TILE_SMALL_AXIS && sn_schedule_brick_begins_sectors(b);
+}
+
+bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) {
+    sn_schedule_brick b;
+    if (!cx->target->is_gpu || !outer->n) return false;
+    sn_schedule_find_brick(&b, cx, k, outer);
+    sn_sched sc = {.cls = SN_SCHED_BRICK};
+    if (!b.n_staged || sn_mul_clamped(all_elements(&b), b.bytes) < SN_TILE_SMALL || !choose_runs(&sc, cx, &b))
+        return false;
+    sn_schedule_size_brick(&b, sc.tile_m, sc.tile_n);
+    for (uint32_t i = 0; i < b.n_staged; i++)
+        if (is_better_off(&b, &b.loads[i])) return false;
+    return true;
+}
+
+static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_brick *b, const sn_sched *sc,
+                       uint32_t vector) {
+    const char *name = sn_kern_get(cx->m, k)->name;
+    sn_env *env = cx->m->env;
+    int64_t room = cx->target->shared_bytes, bytes = shared_bytes(cx->m, b);
+    if (vector % sc->vector)
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "kernel %s: runs of its stores do not begin with the schedule's vector=%u", name, sc->vector);
+    if ((sc->block_x & (sc->block_x - 1)) || sc->block_x < SN_WARP || sc->block_x > cx->target->max_threads)
+        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's block_x=%u is no power of 2 from %u to %u",
+                       name, sc->block_x, (unsigned)SN_WARP, cx->target->max_threads);
+    if (bytes > room)
+        return sn_fail(
+            env, SN_ERROR_ARGUMENT,
+            "kernel %s: runs of the schedule's tile_m=%u and tile_n=%u take more than %lld bytes of shared memory",
+            name, sc->tile_m, sc->tile_n, (long long)room);
+    return SN_OK;
+}
+
+/* Other candidates: twice as many threads, and half. */
+sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_schedule_brick b;
+    sn_sched sc = *pinned;
+    bool open = pinned->cls == SN_SCHED_NONE;
+    if (open && !sn_schedule_wants_brick(cx, k, &sh->outer)) return SN_OK;
+    sn_schedule_find_brick(&b, cx, k, &sh->outer);
+    sc.cls = SN_SCHED_BRICK;
+    if (!choose_runs(&sc, cx, &b) && open) return SN_OK;
+    if (!sc.block_x) sc.block_x = SN_TILE_THREADS;
+    sc.block_y = 1;
+    sn_schedule_size_brick(&b, sc.tile_m, sc.tile_n);
+    uint32_t vector = choose_vector(cx->m, &b, sh, sn_schedule_brick_run(&b, &b.stored));
+    if (!sc.vector) sc.vector = vector;
+    SN_TRY(check(cx, k, &b, &sc, vector));
+    sn_schedule_propose(out, cx, &sc);
+    uint32_t threads[] = {sc.block_x * 2, sc.block_x / 2};
+    for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
+        sc.block_x = threads[i];
+        sn_schedule_propose(out, cx, &sc);
+    }
+    return SN_OK;
+}

@@ -1,0 +1,55 @@
+/* brick.h: what brick.c finds and brick_bind.c binds. */
+#ifndef SN_PASSES_SCHEDULE_BRICK_H
+#define SN_PASSES_SCHEDULE_BRICK_H
+
+#include "passes/schedule/schedule.h"
+
+enum { SN_MAX_BRICK_LOADS = 4 };
+
+/* Outer loops in the order in which an access finds them in memory: what follows the last iteration of one is the next iteration
+ * of the one behind it. */
+typedef struct sn_schedule_walk {
+    int64_t strides[SN_MAX_CHAIN]; /* by position in the chain of outer loops */
+    uint32_t at[SN_MAX_CHAIN], n;  /* positions; the one of stride 1 first */
+} sn_schedule_walk;
+
+typedef struct sn_schedule_brick {
+    sn_stmt staged[SN_MAX_BRICK_LOADS]; /* loads whose lines are others than those of the stores */
+    sn_schedule_walk loads[SN_MAX_BRICK_LOADS], stored;
+    uint32_t n_staged;                                  /* 0: the kernel is not for bricks */
+    uint32_t n;                                         /* outer loops, ... */
+    int64_t extents[SN_MAX_CHAIN], sides[SN_MAX_CHAIN]; /* ... with what a brick has of each */
+    uint32_t bytes;                                     /* of an element of all staged loads */
+    uint32_t widest;                                    /* of the largest of these */
+    uint32_t least;                                     /* of the smallest element that is stored */
+} sn_schedule_brick;
+
+/* What a brick has of a load, in shared memory (brick_layout.c). */
+typedef struct sn_schedule_brick_part {
+    int64_t bytes, size, align, c0;    /* of an element; of the buffer: elements, bytes, constant part of the offset */
+    uint32_t run[SN_MAX_CHAIN], n_run; /* loops inside a run, the fastest first; */
+    uint32_t runs[SN_MAX_CHAIN], n_runs; /* that count runs */
+    int64_t steps[SN_MAX_CHAIN];         /* by loop: elements from one iteration to the next */
+    int64_t length, count, pitch;        /* elements of a run; runs; elements from run to run */
+    int64_t common;                      /* elements that the stores find side by side, too, ... */
+    uint32_t n_common;                   /* ... by so many loops */
+    int64_t v, pieces;                   /* elements of a copy; copies of a run */
+    bool anywhere;                       /* runs do not begin with a copy */
+} sn_schedule_brick_part;
+
+/* Straight-line code over these loops. Sides are those of a brick of one element. */
+void sn_schedule_find_brick(sn_schedule_brick *out, sn_pass_ctx *cx, sn_kern k, const sn_chain *outer);
+/* Sides so long that runs in memory have so many elements at least, where loops have. */
+void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored);
+/* Elements of a brick that follow each other in memory. */
+int64_t sn_schedule_brick_run(const sn_schedule_brick *b, const sn_schedule_walk *w);
+/* Bytes of an access that finds its elements side by side in both walks. */
+uint32_t sn_schedule_brick_piece(const sn_schedule_brick *b, const sn_schedule_walk *w);
+int64_t sn_schedule_brick_elements(const sn_schedule_brick *b);
+void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load);
+/* Does every run of the stores begin with a sector? */
+bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b);
+/* Is it worth a brick, and not better off in another class? For `join-axes` too, which leaves such kernels alone. */
+bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer);
+
+#endif

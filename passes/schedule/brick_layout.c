@@ -1,0 +1,107 @@
+/* brick_layout.c: how what a brick has of a load lies in shared memory.
+ *
+ *     run 0 | e0 e1 e2 ...  | run 1 | ...                    elements as they follow each other in memory, a few left out behind each run
+ *
+ * Lanes of a store go along the loops of its walk: first the elements that both walks share, which lie side by side here too, then from
+ * run to run, or, where the loop behind those is one of the run, in steps inside of it. Runs are as far apart as makes these steps go
+ * through all banks; a run ends early where steps inside of it would not.
+ *
+ * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them.
+ */
+#include "passes/schedule/brick.h"
+#include "passes/schedule/figures.h"
+#include "passes/schedule/tile.h"
+
+/* Does what lanes read so many bytes apart meet in few banks? Elements that both walks share are read side by side. */
+static bool meets(int64_t apart, int64_t shared) {
+    enum { BANK = 4, MOST = 2 };
+    int64_t each = shared > BANK ? shared : BANK;
+    return sn_schedule_gcd(apart, SN_LINE) > MOST * each;
+}
+
+/* Loops that move through memory without a gap; it ends in front of the one that lanes of a store go along where those would meet. */
+static void find_run(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+    int64_t most = sn_schedule_brick_run(b, w);
+    bool same = true;
+    q->length = q->common = 1;
+    for (uint32_t k = 0; q->length < most; k++) {
+        uint32_t p = w->at[k];
+        same &= k < b->stored.n && p == b->stored.at[k];
+        if (same) q->common *= b->sides[p];
+        if (!same && k && p == b->stored.at[q->n_common] && meets(q->length * q->bytes, q->common * q->bytes)) break;
+        if (same) q->n_common++;
+        q->run[q->n_run++] = p;
+        q->steps[p] = q->length;
+        q->length *= b->sides[p];
+    }
+}
+
+/* The others, those first that a store walks first. */
+static void find_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+    bool taken[SN_MAX_CHAIN] = {false};
+    for (uint32_t k = 0; k < q->n_run; k++) taken[q->run[k]] = true;
+    for (uint32_t k = 0; k < b->stored.n; k++) {
+        uint32_t p = b->stored.at[k];
+        if (!taken[p] && b->sides[p] > 1 && w->strides[p]) q->runs[q->n_runs++] = p;
+        taken[p] = true;
+    }
+    for (uint32_t p = b->n; p-- > 0;)
+        if (!taken[p] && b->sides[p] > 1 && w->strides[p]) q->runs[q->n_runs++] = p;
+    q->count = 1;
+    for (uint32_t k = 0; k < q->n_runs; k++) q->count *= b->sides[q->runs[k]];
+}
+
+/* A run stands behind the other so that lanes which go from run to run find other banks. */
+static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q) {
+    enum { BANK = 4 };
+    int64_t piece = q->v * q->bytes > BANK ? q->v * q->bytes : BANK, common = q->common * q->bytes;
+    q->pieces = sn_ceil_div(q->length + (q->anywhere ? q->v - 1 : 0), q->v);
+    int64_t room = sn_ceil_div(q->pieces * q->v * q->bytes, piece) * piece,
+            apart = sn_pow2_ceil(common > piece ? common : piece);
+    while (sn_schedule_gcd(room, SN_LINE) > apart) room += piece;
+    int64_t step = q->pitch = room / q->bytes;
+    for (uint32_t k = 0; k < q->n_runs; k++) {
+        q->steps[q->runs[k]] = step;
+        step *= b->sides[q->runs[k]];
+    }
+}
+
+/* Do runs begin with multiples of v elements of the storage, and have as many? */
+static bool is_aligned(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w,
+                       int64_t v) {
+    if (q->align < v * q->bytes || q->c0 % v || q->length % v) return false;
+    for (uint32_t p = 0; p < b->n; p++) {
+        int64_t stride = w->strides[p], side = b->sides[p];
+        bool in_run = false;
+        for (uint32_t k = 0; k < q->n_run; k++) in_run |= q->run[k] == p;
+        if (!in_run && b->extents[p] > 1 && stride % v) return false;
+        if (in_run && side < b->extents[p] && (stride * side % v || stride * (b->extents[p] % side) % v)) return false;
+    }
+    return true;
+}
+
+/* Words where elements are less, wider pieces where lanes find them so in both walks. */
+static void choose_pieces(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+    int64_t bytes = q->bytes;
+    int64_t word = bytes < SN_TILE_WORD ? SN_TILE_WORD / bytes : 1;
+    q->v = sn_schedule_brick_piece(b, w) / bytes;
+    if (q->v < word) q->v = word;
+    while (q->v > word && !is_aligned(b, q, w, q->v)) q->v /= 2;
+    if (q->v == 1 || is_aligned(b, q, w, q->v)) return;
+    q->anywhere = q->align >= SN_TILE_WORD && q->size % q->v == 0;
+    if (!q->anywhere) q->v = 1;
+}
+
+void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load) {
+    const sn_stmt_rec *r = sn_stmt_get(m, b->staged[load]);
+    const sn_buf_rec *buf = sn_buf_get(m, r->buf);
+    const sn_schedule_walk *w = &b->loads[load];
+    *out = (sn_schedule_brick_part){.bytes = sn_dtype_bytes(buf->dtype),
+                                    .size = sn_ix_value(m, buf->size),
+                                    .align = buf->align,
+                                    .c0 = sn_ix_get(m, r->ix)->c0};
+    find_run(b, out, w);
+    find_runs(b, out, w);
+    choose_pieces(b, out, w);
+    lay_out(b, out);
+}
