@@ -297,8 +297,9 @@ static bool look(sn_tiles *t) {
     bool aligned = t->length * t->least % c->cx->target->vector_bytes == 0;
     if (of_row <= SN_CUT_TILE_ROW && t->inner == 1 && (t->length <= SN_FLAT_ALONE ? !t->reverse : aligned))
         return false;
+    if (t->inner == 1 && t->outer > 1 && 2 * t->length > tile_of(t))
+        return false; /* a row is a block's own (class inner) */
     if (of_row <= SN_CUT_TILE_ROW) return narrow && choose_rows(t);
-    if (t->inner == 1 && t->outer > 1) return false;
     if (!narrow && are_wide(t)) return choose_columns(t);
     if (!narrow && (c->rows >= c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(c))) return false;
     return choose_part(t);

@@ -415,6 +415,18 @@ static bool same_places(const flat *f, uint32_t in, uint32_t out) {
     return true;
 }
 
+/* Do the threads of a row walk all of its nests without a test? Where one does not hold, a load reads what is another thread's. */
+static bool is_whole(const flat *f) {
+    const sn_sched *sc = f->sc;
+    int64_t step = (int64_t)(f->f.by_columns ? sc->block_y : sc->block_x) * sc->vector;
+    for (uint32_t k = 0; k < f->sh->n_nests; k++) {
+        int64_t count = f->sh->nests[k].count, steps = sn_ceil_div(count, step);
+        int64_t unroll = sc->unroll < steps ? sc->unroll : steps;
+        if (unroll && count % (unroll * step)) return false;
+    }
+    return true;
+}
+
 /* The piece that is only read, and whose room the stored piece `out` takes; UINT32_MAX: there is none. Only the first stored one of
  * its kind does. */
 static uint32_t takes_room_of(const flat *f, uint32_t out) {
@@ -422,7 +434,7 @@ static uint32_t takes_room_of(const flat *f, uint32_t out) {
     for (uint32_t i = 0; i < f->f.n; i++) {
         const sn_schedule_flat_buf *a = &f->f.bufs[i];
         bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap;
-        if (!alike || !b->stored || a->lines || b->lines || f->sh->scans) continue;
+        if (!alike || !b->stored || a->lines || b->lines || f->sh->scans || !is_whole(f)) continue;
         if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype || !same_places(f, i, out)) continue;
         bool taken = false;
         for (uint32_t k = 0; k < out; k++) taken |= f->f.bufs[k].stored && takes_room_of(f, k) == i;
