@@ -82,7 +82,7 @@ Test(metrics, rows_come_to_the_callback) {
                             .metrics_user = &s};
     cr_assert_eq(compile(ctx, o), SN_OK, "%s", sn_error(ctx));
     cr_expect(s.kernels == 2 && s.failures == 1 && s.stats == 1);
-    cr_expect(s.loads == 3 && s.flops == 573440 + 98304 && s.nests_after == 2 && s.unknown == 2);
+    cr_expect(s.loads == 3 && s.flops == 573440 + 64000 && s.nests_after == 2 && s.unknown == 2);
     cr_expect_str_eq(s.reason, "a reduction would end up inside a loop of a row");
     cr_expect_str_eq(s.model, "f");
     cr_expect_eq(s.refused, 4, "a callback has used the context");
