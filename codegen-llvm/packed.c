@@ -295,13 +295,18 @@ lv sn_gen_tested_all(sn_gen *g, lv state) { return em_icmp(&g->em, LLVMIntNE, st
 
 /* ---- sums of columns, from iteration to iteration ---- */
 
-/* Is v made of bytes that are widened, so many in all as 32 bits hold the sum of? */
+static bool is_zero(sn_gen *g, sn_val v) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, v)->def);
+    return r->op == SN_LOP_CONST && !sn_is_float(r->dtype) && r->i == 0;
+}
+
+/* Is v made of bytes that are widened, and of zeros where a test does not hold, so many in all as 32 bits hold the sum of? */
 static bool is_short_sum(sn_gen *g, sn_val v, int64_t count) {
     enum { MOST = INT32_MAX / UINT8_MAX };
     for (;;) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, v)->def);
-        if (r->op == SN_LOP_SELECT) v = r->in[1];
-        else if (r->op == SN_LOP_REDUCE && r->combs[0] == SN_COMB_SUM) {
+        if (r->op == SN_LOP_SELECT && is_zero(g, r->in[2])) v = r->in[1];
+        else if (r->op == SN_LOP_REDUCE && r->n_combs == 1 && r->combs[0] == SN_COMB_SUM) {
             int64_t n = sn_gen_extent(g, r->axis);
             if (n < 0 || n > MOST || (count *= n) > MOST) return false;
             v = sn_stmt_get(g->m, r->last)->in[0];

@@ -40,7 +40,7 @@ typedef struct look {
 typedef struct part {
     sn_schedule_flat_buf is;
     int64_t high;
-    bool walks, fits;
+    bool walks, fits, in_order; /* in_order: its groups follow each other as the loops count them */
 } part;
 
 /* One more axis inside a group. */
@@ -71,16 +71,16 @@ static bool find_start(part *p, look *l, sn_ix e, const sn_chain *nest) {
 }
 
 /* Strides of the loops that count groups: of the last one, and whether the others follow in row-major order. */
-static bool find_groups(part *p, look *l, sn_ix e, bool *in_order) {
+static bool find_groups(part *p, look *l, sn_ix e) {
     int64_t c, stride = 0;
-    *in_order = true;
+    p->in_order = true;
     for (uint32_t k = l->prefix; k-- > 0;) {
         if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), &c) || c < 0) return false;
         p->is.others[k] = c;
         if (l->extents[k] == 1) continue;
         if (!stride && !c) return false; /* groups that have the same elements */
         if (!stride) p->is.group = stride = c;
-        *in_order &= c == stride;
+        p->in_order &= c == stride;
         stride = sn_mul_clamped(stride, l->extents[k]);
     }
     return p->is.group > 0;
@@ -88,16 +88,15 @@ static bool find_groups(part *p, look *l, sn_ix e, bool *in_order) {
 
 /* Groups of a piece are apart from each other; those of lines are neighbours in lines that are apart. */
 static void find_part(part *p, look *l, sn_ix e, const sn_chain *nest) {
-    bool in_order = false;
     *p = (part){.is = {.count = 1}, .fits = true};
-    p->fits = !sn_ix_uses_vals(l->m, e) && find_start(p, l, e, nest) && find_groups(p, l, e, &in_order);
+    p->fits = !sn_ix_uses_vals(l->m, e) && find_start(p, l, e, nest) && find_groups(p, l, e);
     for (uint32_t k = l->prefix; k < l->sh->outer.n; k++)
         add_axis(p, l, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), l->extents[k], false);
     for (uint32_t k = 0; k < nest->n; k++)
         add_axis(p, l, e, sn_stmt_axis(l->m, nest->at[k]), sn_ix_value(l->m, sn_stmt_extent(l->m, nest->at[k])), true);
     if (!p->fits || !p->walks) return;
     p->is.reach = p->high - p->is.base + 1;
-    if (in_order && p->is.reach <= p->is.group) return;
+    if (p->in_order && p->is.reach <= p->is.group) return;
     p->is.lines = p->is.group == 1;
     for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= l->extents[l->prefix - 1];
     p->fits = p->is.lines;
@@ -156,6 +155,28 @@ typedef struct walked {
     int64_t all, flat;
 } walked;
 
+/* Does all that nests access of a staged buffer lie in what is staged of it? Other loads of it, of the row before, say, were refused, but
+ * would be sent there, too. */
+static bool has_all(const sn_schedule_flat *f, look *l) {
+    sn_module *m = l->m;
+    for (uint32_t i = 0; i < l->sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &l->sh->nests[i];
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            uint32_t at;
+            part p;
+            if (!sn_is_access(r) || !sn_schedule_is_flat(f, r->buf, &at)) continue;
+            const sn_schedule_flat_buf *fb = &f->bufs[at];
+            find_part(&p, l, r->ix, &nest->chain);
+            bool inside = p.in_order && p.is.base >= fb->base && p.high < fb->base + fb->reach;
+            if (!p.fits || p.is.group != fb->group) return false;
+            if (fb->lines ? !p.is.lines || !same_lines(&p.is, fb) : !inside) return false;
+        }
+    }
+    return true;
+}
+
 /* A buffer that was refused once stays so: it is dropped at its second access, and there is no third chance. */
 static bool find_bufs(sn_schedule_flat *f, look *l) {
     enum { MOST = 75, LEAST_PART = 4 };
@@ -184,7 +205,7 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
         f->lines |= f->bufs[i].lines;
         if (!f->bufs[i].lines && f->bufs[i].reach * 100 < f->bufs[i].group * MOST) return false;
     }
-    return f->n && w.flat * 100 >= w.all * MOST;
+    return f->n && w.flat * 100 >= w.all * MOST && has_all(f, l);
 }
 
 static bool stores_and_loads(const sn_module *m, sn_kern k) {

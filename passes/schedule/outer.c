@@ -18,8 +18,7 @@ typedef struct columns {
     uint32_t states; /* values that the reductions carry, f64 and i64 counted twice */
     bool keyed;      /* positions of bytes: rows that are written out have one each (codegen-llvm/keyed.c) */
     bool summed;     /* sums of bytes: a thread's are 32 bits (codegen-llvm/packed.c) */
-    bool
-        exps; /* sums of exponentials of f64: one for each element, and one for each group of them that are loaded together */
+    bool exps;       /* sums of exponentials of f64: one for each element and each group that is loaded together */
 } columns;
 
 static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) {
