@@ -161,6 +161,7 @@ static int64_t few_rows(const sn_tiles *t) { return SN_CUT_TILE_THREADS * SN_CUT
 static void choose_short(sn_tiles *t, int64_t all) {
     int64_t of_row = t->length * t->inner, each = SN_CUT_TILE_THREADS / t->inner, units = t->c->cx->target->units;
     each = sn_least(each, t->outer);
+    while (each > 1 && each * of_row > tile_of(t)) each /= 2;
     if (each > all) each -= each % all;
     t->pieces = 1;
     t->steps = t->length;
@@ -278,7 +279,14 @@ static bool choose_part(sn_tiles *t) {
     return t->parts > 1 && words <= SN_CUT_COLUMN_WORDS && t->parts <= t->group * t->group * t->group;
 }
 
-static bool look(sn_tiles *t) {
+/* Has a block room for the tile, and for the sums of pieces? */
+static bool has_room(const sn_tiles *t) {
+    int64_t sums = 0;
+    for (uint32_t i = 0; i < t->c->n; i++) sums += 3 * t->threads * sn_dtype_bytes(sn_tile_dtype(t, i));
+    return sn_mul_clamped(sn_tile_staged(t), t->bytes) + sums <= (int64_t)t->c->cx->target->shared_bytes;
+}
+
+static bool choose(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
     const sn_sched *pinned = &sn_kern_get(t->m, t->k)->sched;
     if (pinned->cls != SN_SCHED_NONE || pinned->split || pinned->block_x || sn_kern_has_products(t->m, t->k))
@@ -304,6 +312,8 @@ static bool look(sn_tiles *t) {
     if (!narrow && (c->rows >= c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(c))) return false;
     return choose_part(t);
 }
+
+static bool look(sn_tiles *t) { return choose(t) && has_room(t); }
 
 /* Blocks that a multiprocessor has room for. */
 static uint32_t blocks_of(const sn_tiles *t) {

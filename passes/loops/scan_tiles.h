@@ -119,6 +119,8 @@ static inline sn_ix sn_tile_batch(const sn_tiles *t, sn_ix x) { return sn_ix_div
 
 /* ---- scan_tiles_copy.c ---- */
 
+/* Elements of shared memory that a tile takes for each buffer. */
+int64_t sn_tile_staged(const sn_tiles *t);
 /* The kernel becomes a loop over blocks, with what stands around the scan. */
 void sn_tile_grid(sn_tiles *t);
 /* The tile of each load of the scan comes to shared memory; its results leave that. */

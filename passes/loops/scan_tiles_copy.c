@@ -155,7 +155,7 @@ static bool open_last(sn_tiles *t, turn *out) {
     return true;
 }
 
-static int64_t staged_elements(const sn_tiles *t) {
+int64_t sn_tile_staged(const sn_tiles *t) {
     int64_t at_once = t->threads * t->vector, n = sn_tile_elements(t);
     if (!t->flat) return sn_ceil_div(t->rows, lines_of(t)) * lines_of(t) * t->pitch;
     n = sn_ceil_div(n, at_once) * at_once;
@@ -178,7 +178,7 @@ void sn_tile_copy_in(sn_tiles *t) {
     turn at;
     for (uint32_t i = 0; i < t->n_loads; i++) {
         sn_dtype dtype = sn_buf_get(t->m, t->from[i])->dtype;
-        t->staged[i] = sn_tile_buffer(t, "s", i, dtype, SN_BUF_SHARED, staged_elements(t));
+        t->staged[i] = sn_tile_buffer(t, "s", i, dtype, SN_BUF_SHARED, sn_tile_staged(t));
         if (dtype == sn_buf_get(t->m, t->to)->dtype) t->out = t->staged[i];
         if (t->flat) open_flat(t, &at, false);
         else open_lines(t, &at);
@@ -189,13 +189,18 @@ void sn_tile_copy_in(sn_tiles *t) {
         sn_put_store_masked(t->m, at.at, t->staged[i], at.place, x, at.there);
     }
     sn_dtype dtype = sn_buf_get(t->m, t->to)->dtype;
-    if (!t->out.i && t->flat) t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, staged_elements(t));
+    if (!t->out.i && t->flat) t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, sn_tile_staged(t));
 }
 
 static void put_store(sn_tiles *t, const turn *at) {
-    sn_val x = sn_put_load(t->m, at->at, t->out, at->place);
-    if (at->there.i) sn_put_store_masked(t->m, at->at, t->to, at->element, x, at->there);
-    else sn_put_store(t->m, at->at, t->to, at->element, x);
+    sn_module *m = t->m;
+    if (at->there.i) {
+        sn_val zero = sn_put_const(m, at->at, sn_buf_get(m, t->out)->dtype, 0);
+        sn_val x = sn_put_load_masked(m, at->at, t->out, at->place, at->there, zero);
+        sn_put_store_masked(m, at->at, t->to, at->element, x, at->there);
+    } else {
+        sn_put_store(m, at->at, t->to, at->element, sn_put_load(m, at->at, t->out, at->place));
+    }
 }
 
 void sn_tile_copy_out(sn_tiles *t) {

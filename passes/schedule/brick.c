@@ -77,6 +77,8 @@ static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
         if (r->op != SN_LOP_STORE) continue;
         if (!find_walk(&w, m, b, outer, r)) return false;
         if (any && (w.n != b->stored.n || in_common(b, &w, &b->stored) != in_common(b, &w, &w))) return false;
+        for (uint32_t p = 0; p < outer->n && any; p++) /* vectors and sectors are those of all of them */
+            if (w.strides[p] != b->stored.strides[p]) return false;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (!any || bytes < b->least) b->least = bytes;
         b->stored = w;
