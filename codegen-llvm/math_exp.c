@@ -161,7 +161,8 @@ static lv exponent(sn_em *em, lv biased) {
 
 /* f64 on GPUs, where a comparison and a conversion take the time of one and of four products: n stands in the last bits of the sum
  * that rounds x log2 e, with twice the bias, and arguments are compared as integers. |x| >= 746 is told by its upper half: x 2^1023
- * is -inf, whose place 0 takes, or what e^x is. flushed: no subnormal results. */
+ * is -inf, whose place 0 takes, or what e^x is. flushed: for x of at most 709, as terms of a sum have behind their maximum; what
+ * would be subnormal is 0, but for the largest of these. */
 static lv exp_gpu_f64(sn_em *em, lv x, bool halved, bool flushed) {
     double round = ROUND_BIASED_64 - halved - (flushed ? 1023 : 0);
     lv sum = em_fmac(em, x, LOG2_E, sn_em_f(em, x, round)), n = em_addc(em, sum, -round);
