@@ -107,6 +107,12 @@ static int64_t tile_of(const sn_tiles *t) {
     return n < SN_CUT_TILE_MOST ? n : SN_CUT_TILE_MOST;
 }
 
+/* Elements of a tile of whole rows, which nobody waits for: shorter ones begin, and end, earlier. */
+static int64_t rows_tile(const sn_tiles *t) {
+    int64_t n = SN_CUT_TILE_WHOLE / t->bytes;
+    return n < tile_of(t) ? n : tile_of(t);
+}
+
 /* How many rows, columns, .. of so many elements begin where widest vectors do. */
 static int64_t whole_vectors(const sn_tiles *t, int64_t elements) {
     int64_t widest = sn_least(t->c->cx->target->vector_bytes / t->least, SN_CUT_LANES);
@@ -161,11 +167,11 @@ static int64_t few_rows(const sn_tiles *t) { return SN_CUT_TILE_THREADS * SN_CUT
 static void choose_short(sn_tiles *t, int64_t all) {
     int64_t of_row = t->length * t->inner, each = SN_CUT_TILE_THREADS / t->inner, units = t->c->cx->target->units;
     each = sn_least(each, t->outer);
-    while (each > 1 && each * of_row > tile_of(t)) each /= 2;
+    while (each > 1 && each * of_row > rows_tile(t)) each /= 2;
     if (each > all) each -= each % all;
     t->pieces = 1;
     t->steps = t->length;
-    t->turns = tile_of(t) / (each * of_row);
+    t->turns = rows_tile(t) / (each * of_row);
     while ((t->turns - 1) * each > few_rows(t) && t->outer / (t->turns * each) < SN_CUT_TILE_TURNS * units) t->turns--;
     if (t->turns < 1) t->turns = 1;
     t->batch = t->turns * each;
@@ -174,7 +180,7 @@ static void choose_short(sn_tiles *t, int64_t all) {
 /* Rows of which several threads have pieces. */
 static void choose_longer(sn_tiles *t, int64_t all) {
     int64_t of_row = t->length * t->inner, units = t->c->cx->target->units;
-    t->batch = sn_least(sn_least(tile_of(t) / of_row, SN_CUT_TILE_THREADS / t->inner), t->outer);
+    t->batch = sn_least(sn_least(rows_tile(t) / of_row, SN_CUT_TILE_THREADS / t->inner), t->outer);
     while (t->batch / 2 > few_rows(t) && t->outer / t->batch < SN_CUT_TILE_TURNS * units) t->batch /= 2;
     if (t->batch < 1) t->batch = 1;
     if (t->batch > all) t->batch -= t->batch % all;
@@ -195,9 +201,11 @@ static bool choose_rows(sn_tiles *t) {
     t->rows = t->length;
     t->width = t->inner;
     t->side = t->parts = 1;
-    narrow_vector(t, t->batch * of_row);
+    t->moved = of_row >= t->vector && t->batch * of_row % t->vector;
     t->pitch = of_row;
     choose_pitch(t);
+    if (t->pitch != of_row) t->moved = false;
+    if (!t->moved) narrow_vector(t, t->batch * of_row);
     if (t->reverse) t->pad = sn_ceil_div((t->pieces * t->steps - t->length) * t->inner, t->vector) * t->vector;
     return true;
 }
@@ -211,9 +219,13 @@ static void choose_lines(sn_tiles *t) {
 /* Elements of shared memory from line to line. */
 static int64_t line_pitch(const sn_tiles *t) { return t->flat ? t->width : t->width + (t->skewed ? t->vector : 0); }
 
+/* Do steps begin anywhere, of elements so small that threads that load one each ask for little? */
+static bool is_odd(const sn_tiles *t) { return t->inner % t->vector != 0 && t->least <= SN_BANK; }
+
 /* Are whole columns, of steps that begin anywhere, lines in a tile, with all threads? */
 static bool are_wide(const sn_tiles *t) {
     int64_t width = tile_of(t) / t->length;
+    if (is_odd(t) && t->length >= SN_CUT_TILE_LEAST) width = sn_least(width, t->threads);
     return t->inner % t->vector && width <= t->threads && width * t->least >= SN_CUT_TILE_WIDE * SN_LINE;
 }
 
@@ -286,6 +298,10 @@ static bool has_room(const sn_tiles *t) {
     return sn_mul_clamped(sn_tile_staged(t), t->bytes) + sums <= (int64_t)t->c->cx->target->shared_bytes;
 }
 
+static bool columns_suffice(const sn_tiles *t) {
+    return t->c->rows >= t->c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(t->c);
+}
+
 static bool choose(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
     const sn_sched *pinned = &sn_kern_get(t->m, t->k)->sched;
@@ -305,11 +321,11 @@ static bool choose(sn_tiles *t) {
     bool aligned = t->length * t->least % c->cx->target->vector_bytes == 0;
     if (of_row <= SN_CUT_TILE_ROW && t->inner == 1 && (t->length <= SN_FLAT_ALONE ? !t->reverse : aligned))
         return false;
-    if (t->inner == 1 && t->outer > 1 && 2 * t->length > tile_of(t))
+    if (t->inner == 1 && t->outer > 1 && of_row > SN_CUT_TILE_ROW)
         return false; /* a row is a block's own (class inner) */
-    if (of_row <= SN_CUT_TILE_ROW) return narrow && choose_rows(t);
+    if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
     if (!narrow && are_wide(t)) return choose_columns(t);
-    if (!narrow && (c->rows >= c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(c))) return false;
+    if (!narrow && !is_odd(t) && columns_suffice(t)) return false;
     return choose_part(t);
 }
 
