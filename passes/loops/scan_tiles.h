@@ -18,8 +18,8 @@ typedef struct sn_tiles {
     int64_t outer, length, inner; /* so many rows of steps of neighbours */
     uint32_t bytes, least;        /* of all that is staged for an element; of the smallest one */
     bool skewed;                  /* lines begin anywhere: each is copied with the rest of its first and last vector */
-    bool moved;                   /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
-    bool reverse, whole, flat;    /* steps go down in memory; rows are not cut; a tile is one piece of memory */
+    bool moved; /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
+    bool reverse, whole, flat;         /* steps go down in memory; rows are not cut; a tile is one piece of memory */
     int64_t batch, rows, width, side;  /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
     int64_t pieces, steps;             /* of a column; of a piece */
     int64_t lanes;                     /* steps that are neighbours in shared memory, which a thread takes at once */
