@@ -309,11 +309,13 @@ static bool has_room(const sn_tiles *t) {
 }
 
 /* Do columns keep memory busy alone? Those of odd steps, of which threads load one element each, do not where several steps are a piece of
- * memory, nor where words are cut into several parts. */
+ * memory, nor where threads of words are so many that each loads few steps ahead. */
 static bool columns_suffice(const sn_tiles *t) {
     int64_t line = 2 * SN_LINE / t->least, part = tile_of(t) / line;
+    bool words = t->inner % 2 && t->least == SN_BANK,
+         many = t->c->rows > (int64_t)SN_SCAN_FEW * t->c->cx->target->units;
     if (is_odd(t) && t->inner <= line) return false;
-    if (is_odd(t) && t->inner % 2 && t->least == SN_BANK && t->length >= SN_CUT_TILE_SEVERAL * part) return false;
+    if (is_odd(t) && words && many && t->length >= SN_CUT_TILE_SEVERAL * part) return false;
     return t->c->rows >= t->c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(t->c);
 }
 
