@@ -365,6 +365,7 @@ bool sn_scan_tiles(sn_scan_cut *c) {
     t.active = t.batch / t.turns * t.pieces * t.width;
     c->parts = t.parts;
     sn_tile_grid(&t);
+    sn_tile_fetch_ahead(&t, blocks_of(&t));
     sn_tile_copy_in(&t);
     sn_tile_sum(&t);
     sn_tile_scan(&t);

@@ -126,6 +126,8 @@ int64_t sn_tile_staged(const sn_tiles *t);
 void sn_tile_grid(sn_tiles *t);
 /* The tile of each load of the scan comes to shared memory; its results leave that. */
 void sn_tile_copy_in(sn_tiles *t);
+/* Where a long row has many tiles: what the block half as many on loads as run at a time goes to the cache. */
+void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks);
 void sn_tile_copy_out(sn_tiles *t);
 /* Elements between the start of a vector and that of the tile, where tiles begin anywhere. */
 sn_ix sn_tile_lead(const sn_tiles *t);

@@ -8,6 +8,7 @@
  * Copies wait for nothing but their memory, and `async-copy` makes them asynchronous.
  */
 #include "passes/loops/scan_tiles.h"
+#include "passes/schedule/constants.h"
 
 /* ---- the block ---- */
 
@@ -222,6 +223,18 @@ void sn_tile_copy_in(sn_tiles *t) {
     }
     sn_dtype dtype = sn_buf_get(t->m, t->to)->dtype;
     if (!t->out.i && t->flat) t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, sn_tile_staged(t));
+}
+
+void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks) {
+    sn_module *m = t->m;
+    int64_t running = blocks * t->c->cx->target->units, ahead = running / 2, whole = t->length / t->rows;
+    if (!sn_tile_is_alone(t) || t->outer > 1 || whole < SN_CUT_TILE_WAVES * running) return;
+    sn_ix part = t->reverse ? sn_ix_sub(m, sn_tile_const(t, t->parts - 1), t->part) : t->part;
+    sn_ix later = sn_ix_addc(m, part, t->reverse ? -ahead : ahead);
+    sn_cursor at = sn_at_end(t->k, t->grid);
+    sn_val there = sn_put_in(m, at, later, sn_tile_const(t, whole));
+    for (uint32_t i = 0; i < t->n_loads; i++)
+        sn_put_prefetch(m, at, t->from[i], sn_tile_times(t, later, t->rows), sn_tile_const(t, t->rows), there);
 }
 
 static void put_store(sn_tiles *t, const turn *at) {
