@@ -150,10 +150,18 @@ static bool is_shared(const look *l, sn_ix e) {
     return !sn_ix_uses_vals(l->m, e);
 }
 
-/* Bytes that the accesses of nests walk which differ from group to group: all, and those that groups have together. */
+/* Bytes that the accesses of nests walk which differ from group to group: all, those that groups have together, and those that are
+ * stored along rows as they are. */
 typedef struct walked {
-    int64_t all, flat;
+    int64_t all, flat, along;
 } walked;
+
+/* Are rows, of groups in which they lie across each other, stored in lines of their own? Threads that go along them do that as it is. */
+static bool goes_along(const sn_schedule_flat *f, look *l, const sn_stmt_rec *store, const sn_schedule_nest *nest) {
+    int64_t c, bytes = sn_dtype_bytes(sn_buf_get(l->m, store->buf)->dtype);
+    if (f->inner < 2 || nest->chain.n != 1 || nest->count <= SN_FLAT_ALONE || nest->count * bytes < SN_LINE) return false;
+    return sn_ix_coef(l->m, store->ix, sn_stmt_axis(l->m, nest->top), &c) && c == 1;
+}
 
 /* Does all that nests access of a staged buffer lie in what is staged of it? Other loads of it, of the row before, say, were refused, but
  * would be sent there, too. */
@@ -181,7 +189,7 @@ static bool has_all(const sn_schedule_flat *f, look *l) {
 static bool find_bufs(sn_schedule_flat *f, look *l) {
     enum { MOST = 75, LEAST_PART = 4 };
     sn_module *m = l->m;
-    walked w = {0, 0};
+    walked w = {0};
     for (uint32_t i = 0; i < l->sh->n_nests; i++) {
         const sn_schedule_nest *nest = &l->sh->nests[i];
         sn_stmt end = sn_stmt_walk_skip(m, nest->top);
@@ -198,14 +206,19 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
             if (fits && join(f, r->buf, &p, store)) w.flat += bytes;
-            else if (store) drop(f, r->buf);
+            else if (store) {
+                drop(f, r->buf);
+                if (goes_along(f, l, r, nest)) w.along += bytes;
+            }
         }
     }
+    f->direct = w.along > 0;
     for (uint32_t i = 0; i < f->n; i++) { /* gaps between groups would be copied, too */
         f->lines |= f->bufs[i].lines;
         if (!f->bufs[i].lines && f->bufs[i].reach * 100 < f->bufs[i].group * MOST) return false;
     }
-    return f->n && w.flat * 100 >= w.all * MOST && has_all(f, l);
+    if (f->direct && f->lines) return false;
+    return f->n && (w.flat + w.along) * 100 >= w.all * MOST && has_all(f, l);
 }
 
 static bool stores_and_loads(const sn_module *m, sn_kern k) {
@@ -276,7 +289,7 @@ static void measure(sn_schedule_flat *f, const look *l) {
     f->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     f->turns = rows && rows < f->n;
     f->vector = row_vector(f, l);
-    f->by_columns = f->lines || f->inner > 1 || is_alone(l->sh, f);
+    f->by_columns = f->lines || (f->inner > 1 && !f->direct) || is_alone(l->sh, f);
 }
 
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
