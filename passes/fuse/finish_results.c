@@ -164,7 +164,7 @@ static void copy_values(sn_val *copies, const finish *f, sn_cursor at) {
 static void give(const finish *f, sn_cursor at, sn_stmt wanted, sn_val made, const sn_buf_rec *like) {
     sn_module *m = f->m;
     sn_val old = sn_stmt_get(m, wanted)->result;
-    const char *name = sn_strf(&m->arena, "%s_f%u", sn_kern_get(m, f->by)->name, (unsigned)m->bufs.count);
+    const char *name = sn_strf(&m->arena, "%s_f", sn_kern_get(m, f->by)->name);
     sn_buf b = sn_buf_new(m, name, sn_val_get(m, old)->dtype, SN_BUF_TEMP, like->shape, like->rank);
     sn_buf_get(m, b)->align = 256;
     sn_put_store(m, at, b, f->store, made);

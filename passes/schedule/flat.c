@@ -351,7 +351,7 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
     if (f->piece < SN_WIDE_ENOUGH) return false;
     if (f->turns) return true;
-    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < 2 * SN_LINE);
+    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < SN_FLAT_ODD_COLUMNS);
     bool odd = f->run % cx->target->vector_bytes != 0;
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
@@ -385,7 +385,9 @@ static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
     return n > f->unit ? n : f->unit;
 }
 
+/* What is stored as it is has the lanes of a warp side by side. */
 static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
+    if (f->direct) return sn_least(sn_pow2_ceil(sh->max_count), SN_WARP);
     uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS));
     return x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
 }

@@ -30,6 +30,7 @@ typedef struct sweep {
     int64_t batches, rows, along; /* iterations in front of it; of it; behind it: columns */
     uint32_t bytes;               /* of the smallest element that is walked */
     uint32_t stored;              /* of the largest one that is stored */
+    uint32_t moved;               /* of all that an element has in memory */
     double saved;                 /* instructions of an element that are of its column */
 } sweep;
 
@@ -77,6 +78,7 @@ static bool is_plain(sweep *sw) {
         int64_t first = sn_ix_get(m, r->ix)->c0;
         if (first && sn_pow2_divisor(first) * bytes < sw->cx->target->vector_bytes) return false;
         sn_schedule_smaller(&sw->bytes, bytes);
+        sw->moved += bytes;
         loads |= r->op == SN_LOP_LOAD;
         if (r->op == SN_LOP_STORE && bytes > sw->stored) sw->stored = bytes;
     }
@@ -177,7 +179,7 @@ bool sn_schedule_sweep_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
 static bool is_worth_it(const sweep *sw, const sn_sched *sc) {
     int64_t threads = threads_of(sw, sc), all = threads * sw->batches;
     if (sw->batches > 1 && sw->rows * sw->along % sc->vector) return false;
-    if (sw->saved < SN_SWEEP_SAVES || steps_of(sw, sc) < SN_SWEEP_STEPS) return false;
+    if (sw->saved < SN_SWEEP_SAVES * sw->moved || steps_of(sw, sc) < SN_SWEEP_STEPS) return false;
     return all * 100 >= (int64_t)sw->cx->target->units * SN_SWEEP_THREADS * SN_SWEEP_FULL && all <= INT32_MAX;
 }
 
