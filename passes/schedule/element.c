@@ -250,17 +250,18 @@ static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape
     return u;
 }
 
-/* Lanes whose vector is aligned at every step of a scan, whatever the step. */
+/* Lanes whose vector is aligned at every step of a scan or a nest, whatever the step. */
 static uint32_t aligned_steps(sn_module *m, const sn_schedule_shape *sh, uint32_t v) {
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
-        sn_axis ax = sn_stmt_axis(m, nest->top);
         sn_stmt end = sn_stmt_walk_skip(m, nest->top);
         for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             int64_t step;
             if (!sn_is_access(r) || !walks(m, r->ix, sn_stmt_axis(m, sh->body))) continue;
-            if (sn_ix_coef(m, r->ix, ax, &step)) v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
+            for (uint32_t k = 0; k < nest->chain.n; k++)
+                if (sn_ix_coef(m, r->ix, sn_stmt_axis(m, nest->chain.at[k]), &step))
+                    v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
         }
     }
     return v;
@@ -308,7 +309,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
-        if (cx->target->is_gpu && sh->scans && sh->outer.n) v = aligned_steps(cx->m, sh, v);
+        if (cx->target->is_gpu && sh->n_nests && sh->outer.n) v = aligned_steps(cx->m, sh, v);
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;

@@ -9,8 +9,8 @@
  * odd rows lane by lane. Here S is a number of whole rows and of whole vectors, so that a thread's lanes have the same columns
  * in each step, and what is of columns stands in front of the loop, while all accesses are whole vectors however odd rows are.
  *
- * All threads that run at a time go on side by side through memory, in turns of T vectors. Axes in front of the one that is
- * swept (batches) have threads of their own. The last turns are tested, vector by vector; what is left behind the last whole
+ * All threads that run at a time go on side by side through memory, in turns of T vectors, from its end to its beginning. Axes in front of the one that is
+ * swept (batches) have threads of their own. The turns that come first are tested, vector by vector; what is left behind the last whole
  * vector is done by the first threads of the first block, one by one.
  *
  * Only straight-line kernels whose large accesses all walk their loops in row-major order, and only where what is of columns takes
@@ -246,30 +246,32 @@ static sn_ix element_of(const binding *bi, sn_ix step) {
     return sn_ix_add(m, sn_ix_add(m, vector, sn_ix_scale(m, step, bi->stride)), bi->lane);
 }
 
-/* Steps that all threads have, as many as are written out, again and again; then those of which some threads have none. */
+/* From the end of memory back, of which the L2 has what the kernel in front has read last: steps of which some threads have none, then
+ * those that all have, as many as are written out, again and again. */
 static void put_steps(binding *bi, sn_stmt into, sn_stmt rest) {
     sn_module *m = bi->sw.m;
     int64_t u = bi->sc->unroll, full = bi->whole / bi->stride, turns = full / u;
     int64_t left = sn_ceil_div(bi->whole - turns * u * bi->stride, bi->stride);
-    sn_ix turn, step, zero = sn_ix_const(m, 0);
-    sn_stmt late = left ? sn_stmt_clone(m, sn_at_end(bi->k, (sn_stmt){0}), rest) : (sn_stmt){0}, lanes = into;
+    sn_ix turn, step;
+    sn_stmt late = left ? sn_stmt_clone(m, sn_at_end(bi->k, (sn_stmt){0}), rest) : (sn_stmt){0};
+    if (left) {
+        sn_stmt steps = put_loop(bi, into, "u", left, SN_AXIS_UNROLL, &step);
+        step = sn_ix_addc(m, step, turns * u);
+        sn_ix lane = bi->lane;
+        bi->lane = sn_ix_const(m, 0);
+        sn_ix first = element_of(bi, step);
+        bi->lane = lane;
+        move_all(bi, late, sn_put_if(m, sn_at_end(bi->k, steps), first, sn_ix_const(m, bi->whole)), element_of(bi, step));
+    }
     if (turns) {
         into = put_loop(bi, into, "q", turns, SN_AXIS_SEQ, &turn);
+        turn = sn_ix_sub(m, sn_ix_const(m, turns - 1), turn);
         into = put_loop(bi, into, "u", u, SN_AXIS_UNROLL, &step);
         move_all(bi, rest, into, element_of(bi, sn_ix_add(m, sn_ix_scale(m, turn, u), step)));
         sn_schedule_loads_of_steps(bi->sw.cx, bi->k, sn_stmt_get(m, into)->parent, bi->sc);
     } else {
         sn_stmt_unlink(m, rest);
     }
-    if (!left) return;
-    into = put_loop(bi, lanes, "u", left, SN_AXIS_UNROLL, &step);
-    step = sn_ix_addc(m, step, turns * u);
-    sn_ix lane = bi->lane;
-    bi->lane = zero;
-    sn_ix first = element_of(bi, step);
-    bi->lane = lane;
-    into = sn_put_if(m, sn_at_end(bi->k, into), first, sn_ix_const(m, bi->whole));
-    move_all(bi, late, into, element_of(bi, step));
 }
 
 /* Behind the last whole vector. */
