@@ -351,7 +351,9 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
     if (f->piece < SN_WIDE_ENOUGH) return false;
     if (f->turns) return true;
-    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < SN_FLAT_ODD_COLUMNS);
+    bool narrow = sn_pow2_divisor(f->run) < SN_WIDE_ENOUGH && f->groups >= SN_SPLIT_ENOUGH * cx->target->units;
+    int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
+    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most);
     bool odd = f->run % cx->target->vector_bytes != 0;
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
