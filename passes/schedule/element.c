@@ -246,6 +246,7 @@ static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape
     int64_t all = (int64_t)sc->block_x * sc->vector * sn_target_blocks(t, sc->block_x) * t->units;
     uint32_t flight = waits_twice(fl) ? 2 * SN_ELEMENT_FLIGHT : SN_ELEMENT_FLIGHT;
     int64_t code = (int64_t)sh->instructions * (sh->max_count > 1 ? sh->max_count : 1);
+    if (sh->n_nests) flight = flight / 2 + 1; /* no more than that in all: it is kept, too */
     while (u * bytes < flight && 2 * u * code <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
     return u;
 }

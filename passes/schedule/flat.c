@@ -269,6 +269,7 @@ static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_s
 static void measure(sn_schedule_flat *f, const look *l) {
     f->unit = f->lines ? SN_FLAT_LINE : 1;
     f->run = INT64_MAX;
+    f->words = true;
     f->piece = UINT32_MAX;
     f->along = f->lines ? l->extents[l->prefix - 1] : f->groups;
     int64_t bytes = 0;
@@ -281,6 +282,7 @@ static void measure(sn_schedule_flat *f, const look *l) {
         if (!b->lines) b->count = b->group;
         uint32_t even = sn_least(b->vector, sn_pow2_divisor(b->group));
         if (!b->lines && b->vector / even > f->unit) f->unit = b->vector / even;
+        f->words &= size >= SN_WORD;
         int64_t run = (f->inner > 1 ? f->inner : b->group) * size;
         if (run < f->run) f->run = run;
         if (b->vector * size < f->piece) f->piece = b->vector * size;
@@ -352,6 +354,7 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     if (f->piece < SN_WIDE_ENOUGH) return false;
     if (f->turns) return true;
     bool narrow = sn_pow2_divisor(f->run) < SN_WIDE_ENOUGH && f->groups >= SN_SPLIT_ENOUGH * cx->target->units;
+    narrow &= f->words || is_alone(sh, f); /* single halves of shared memory take as long as those of memory */
     int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
     if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most);
     bool odd = f->run % cx->target->vector_bytes != 0;
