@@ -95,7 +95,8 @@ static bool is_of_results(const finish *f, const sn_stmt_rec *r) {
     sn_kern by;
     if (r->op == SN_LOP_LOAD) {
         sn_stmt store = made_by(f, r, &by);
-        return store.i && by.i == f->by.i && sn_ix_eq(r->ix, f->load) && sn_ix_eq(sn_stmt_get(f->m, store)->ix, f->store);
+        return store.i && by.i == f->by.i && sn_ix_eq(r->ix, f->load) &&
+               sn_ix_eq(sn_stmt_get(f->m, store)->ix, f->store);
     }
     if (r->op >= SN_N_LOPS && r->op != SN_LOP_CAST && r->op != SN_LOP_CONST) return false;
     for (uint32_t i = 0; i < r->n_in; i++)

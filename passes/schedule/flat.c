@@ -159,7 +159,8 @@ typedef struct walked {
 /* Are rows, of groups in which they lie across each other, stored in lines of their own? Threads that go along them do that as it is. */
 static bool goes_along(const sn_schedule_flat *f, look *l, const sn_stmt_rec *store, const sn_schedule_nest *nest) {
     int64_t c, bytes = sn_dtype_bytes(sn_buf_get(l->m, store->buf)->dtype);
-    if (f->inner < 2 || nest->chain.n != 1 || nest->count <= SN_FLAT_ALONE || nest->count * bytes < SN_LINE) return false;
+    if (f->inner < 2 || nest->chain.n != 1 || nest->count <= SN_FLAT_ALONE || nest->count * bytes < SN_LINE)
+        return false;
     return sn_ix_coef(l->m, store->ix, sn_stmt_axis(l->m, nest->top), &c) && c == 1;
 }
 

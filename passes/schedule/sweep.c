@@ -126,7 +126,8 @@ static void count_saved(sweep *sw) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         bool of_column = has(&columns, s);
         if (of_column && r->op == SN_LOP_LOAD) {
-            bool side = sn_last_outer_extent(sw->cx, sw->sh) % v == 0 && sn_ix_coef(m, r->ix, last, &c) && c >= 0 && c <= 1;
+            bool side =
+                sn_last_outer_extent(sw->cx, sw->sh) % v == 0 && sn_ix_coef(m, r->ix, last, &c) && c >= 0 && c <= 1;
             sw->saved += side ? 1.0 / v : SN_SWEEP_LANE;
         } else if (of_column && r->op != SN_LOP_CONST) {
             sw->saved += sn_schedule_op_cost(r->op);
@@ -141,7 +142,8 @@ static bool look(sweep *sw, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->windows || sh->mixed || sh->team || sh->outer.n < 2)
         return false;
     if (!sh->all_perfect) return false;
-    for (uint32_t k = 0; k < sh->outer.n; k++) sw->extents[k] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[k]));
+    for (uint32_t k = 0; k < sh->outer.n; k++)
+        sw->extents[k] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[k]));
     if (!is_plain(sw) || !find_rows(sw)) return false;
     sw->rows = sw->extents[sw->at];
     for (uint32_t k = 0; k < sh->outer.n; k++)
@@ -153,13 +155,12 @@ static bool look(sweep *sw, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
 /* ---- choosing ---- */
 
 /* Vectors after which columns come again in the same lanes. */
-static int64_t period_of(const sweep *sw, uint32_t vector) {
-    return sw->along / sn_schedule_gcd(sw->along, vector);
-}
+static int64_t period_of(const sweep *sw, uint32_t vector) { return sw->along / sn_schedule_gcd(sw->along, vector); }
 
 /* Threads of a batch: whole periods, about as many as run at a time. */
 static int64_t threads_of(const sweep *sw, const sn_sched *sc) {
-    int64_t period = period_of(sw, sc->vector), wanted = (int64_t)sw->cx->target->units * SN_SWEEP_THREADS / sw->batches;
+    int64_t period = period_of(sw, sc->vector),
+            wanted = (int64_t)sw->cx->target->units * SN_SWEEP_THREADS / sw->batches;
     int64_t most = sn_ceil_div(sw->rows * sw->along, sc->vector * period), n = wanted / period;
     return period * (n < 1 ? 1 : n < most ? n : most);
 }
@@ -195,7 +196,8 @@ sn_status sn_schedule_sweep_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
     one.block_y = 1;
     if (!one.unroll) one.unroll = sn_least(SN_SWEEP_LOADS, sn_pow2_floor(steps_of(&sw, &one)));
     bool whole = sw.batches == 1 || sw.rows * sw.along % one.vector == 0;
-    if (pinned->cls == SN_SCHED_NONE ? is_worth_it(&sw, &one) : whole && sn_mul_clamped(sw.rows, sw.along) >= one.vector)
+    if (pinned->cls == SN_SCHED_NONE ? is_worth_it(&sw, &one)
+                                     : whole && sn_mul_clamped(sw.rows, sw.along) >= one.vector)
         sn_schedule_propose(out, cx, &one);
     return SN_OK;
 }
@@ -261,7 +263,8 @@ static void put_steps(binding *bi, sn_stmt into, sn_stmt rest) {
         bi->lane = sn_ix_const(m, 0);
         sn_ix first = element_of(bi, step);
         bi->lane = lane;
-        move_all(bi, late, sn_put_if(m, sn_at_end(bi->k, steps), first, sn_ix_const(m, bi->whole)), element_of(bi, step));
+        move_all(bi, late, sn_put_if(m, sn_at_end(bi->k, steps), first, sn_ix_const(m, bi->whole)),
+                 element_of(bi, step));
     }
     if (turns) {
         into = put_loop(bi, into, "q", turns, SN_AXIS_SEQ, &turn);
