@@ -49,9 +49,9 @@ typedef struct keeper {
 } keeper;
 
 /* Words of registers of a thread that keeps its elements: single halves take a word each, and so do those of which exponentials are
- * added up, all at once. */
+ * added up, all at once; of short columns, if threads meet between the nests. */
 static double words_of(const keeper *ke, const tile *ti) {
-    bool terms = ke->is_short ? ke->sh->n_nests > 2 : ke->values > 1;
+    bool terms = ke->is_short ? ke->sh->n_nests > 2 && ti->y > 1 : ke->values > 1;
     bool apart = ke->bytes < 4 && (ke->bytes * ti->vector < 4 || terms);
     double each = apart ? ke->kept * 4.0 / ke->bytes : ke->kept;
     return (double)(ti->steps * ti->vector) * each / 4;
