@@ -210,32 +210,59 @@ static uint32_t row_vector(const sn_schedule_shape *sh, const flat *fl, int64_t 
 
 /* A block of U vectors a thread has no guards. */
 static bool has_whole_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
-    return cx->target->is_gpu && !sh->n_nests && sh->rows / sc->vector / sc->block_x >= sc->unroll;
+    return cx->target->is_gpu && !sh->windows && sh->rows / sc->vector / sc->block_x >= sc->unroll;
+}
+
+/* Nests of a GPU that are so short that they are written out: their loads go together, and what several of them load stays. */
+static bool are_tiny(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    return cx->target->is_gpu && sh->n_nests && sh->all_perfect && !sh->scans && sh->max_count <= SN_TINY_NEST &&
+           sh->instructions * sh->max_count <= SN_ELEMENT_CODE;
+}
+
+/* Bytes that a position of tiny nests waits for; 0: they are none. */
+static uint32_t loaded_by_nests(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    const sn_module *m = cx->m;
+    uint32_t bytes = 0;
+    if (!are_tiny(cx, sh)) return 0;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            bool again = false;
+            for (uint32_t k = 0; k < i && sn_loads(r); k++) again |= sn_stmt_loads(m, sh->nests[k].top, r->buf);
+            if (sn_loads(r) && !again) bytes += sn_dtype_bytes(r->dtype) * (uint32_t)sh->nests[i].count;
+        }
+    }
+    return bytes;
 }
 
 /* Vectors of a thread, T apart: as many as it should wait for together, while every multiprocessor stays full. */
 static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl,
                                   const sn_sched *sc) {
     const sn_target *t = cx->target;
-    uint32_t bytes = (fl->looked_up ? fl->looked_up : fl->loaded) * sc->vector, u = 1;
-    if (!t->is_gpu || sh->n_nests || sh->windows || !bytes) return 1;
+    uint32_t loaded = sh->n_nests ? loaded_by_nests(cx, sh) : fl->looked_up ? fl->looked_up : fl->loaded;
+    uint32_t bytes = loaded * sc->vector, u = 1;
+    if (!t->is_gpu || sh->windows || !bytes) return 1;
     int64_t all = (int64_t)sc->block_x * sc->vector * sn_target_blocks(t, sc->block_x) * t->units;
     uint32_t flight = waits_twice(fl) ? 2 * SN_ELEMENT_FLIGHT : SN_ELEMENT_FLIGHT;
-    while (u * bytes < flight && 2 * u * sh->instructions <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
+    int64_t code = (int64_t)sh->instructions * (sh->max_count > 1 ? sh->max_count : 1);
+    if (sh->n_nests) flight = flight / 2 + 1; /* no more than that in all: it is kept, too */
+    while (u * bytes < flight && 2 * u * code <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
     return u;
 }
 
-/* Lanes whose vector is aligned at every step of a scan, whatever the step. */
+/* Lanes whose vector is aligned at every step of a scan or a nest, whatever the step. */
 static uint32_t aligned_steps(sn_module *m, const sn_schedule_shape *sh, uint32_t v) {
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
-        sn_axis ax = sn_stmt_axis(m, nest->top);
         sn_stmt end = sn_stmt_walk_skip(m, nest->top);
         for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             int64_t step;
             if (!sn_is_access(r) || !walks(m, r->ix, sn_stmt_axis(m, sh->body))) continue;
-            if (sn_ix_coef(m, r->ix, ax, &step)) v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
+            for (uint32_t k = 0; k < nest->chain.n; k++)
+                if (sn_ix_coef(m, r->ix, sn_stmt_axis(m, nest->chain.at[k]), &step))
+                    v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
         }
     }
     return v;
@@ -283,7 +310,7 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
-        if (cx->target->is_gpu && sh->scans && sh->outer.n) v = aligned_steps(cx->m, sh, v);
+        if (cx->target->is_gpu && sh->n_nests && sh->outer.n) v = aligned_steps(cx->m, sh, v);
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
@@ -392,9 +419,11 @@ static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const
     }
 }
 
-/* The loads of a small window go together. */
-static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
-    for (uint32_t i = 0; i < sh->n_nests && sh->max_count <= SN_WRITTEN_WINDOW; i++)
+/* The loads of a small window go together, and those of tiny nests. */
+static void write_out(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    bool small = sh->windows && sh->max_count <= SN_WRITTEN_WINDOW;
+    for (uint32_t i = 0; i < sh->n_nests && cx->target->is_gpu && (small || are_tiny(cx, sh)); i++)
         for (uint32_t d = 0; d < sh->nests[i].chain.n; d++)
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }
@@ -433,7 +462,7 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
         return;
     }
     if (sh->scans) group_steps(cx, k, sh, sc);
-    else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
+    else write_out(cx, sh);
     sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = v > 1 ? new_axis(m, "v", v) : (sn_axis){0};
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
