@@ -382,6 +382,10 @@ lv sn_gen_summed_all(sn_gen *g, lv state);
 /* The larger or smaller of two words, 16 bits by 16 bits; from 9.0 on. */
 lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y);
 
+/* ---- bytes.c ---- */
+/* An operation on lanes of bytes, four at a time; NULL: it is none of those. */
+lv sn_gen_byte_op(sn_gen *g, sn_lop op, sn_dtype t, const lv *in, uint32_t n);
+
 /* ---- combine.c ---- */
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 /* state = n states combined pairwise, sumexp all at once; state k of number i is x[k*n + i]. */

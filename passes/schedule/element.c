@@ -137,6 +137,14 @@ static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const 
     return true;
 }
 
+/* Lanes of bytes are computed four at a time, and so is what other runs compute once more: no more than once, where vectors have no more than
+ * two runs. */
+static bool bytes_again(const sn_schedule_shape *sh, uint32_t v, uint32_t cuts, int64_t row) {
+    enum { TOGETHER = 2 }; /* operations on words take about twice as many instructions as those on lanes */
+    int64_t warp = (int64_t)SN_WARP * v * cuts, again = warp < row ? warp : row;
+    return 2 * (int64_t)v * cuts <= row && sh->instructions * again <= SN_RUNS_AGAIN * TOGETHER * row;
+}
+
 /* Each run of a vector computes all lanes: is there so little to compute that it is worth it? Where vectors cross the ends of rows
  * anyway, four lanes or two, as there are of wide elements, are no more instructions than a run. */
 static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, const sn_runs *runs,
@@ -150,6 +158,7 @@ static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (simple) return true;
     /* Vectors of whole rows' parts are narrower, but compute nothing twice. */
     if (!crosses && sn_pow2_divisor(row) * runs->bytes >= SN_WIDE_ENOUGH) return false;
+    if (crosses && runs->most == 1) return bytes_again(sh, v, cuts, row);
     return crosses ? sh->instructions * warp <= SN_RUNS_AGAIN * row : is_short(sh);
 }
 
@@ -208,20 +217,27 @@ static uint32_t row_vector(const sn_schedule_shape *sh, const flat *fl, int64_t 
     return sn_schedule_open_vector(row, fl->bytes, v);
 }
 
+/* Reductions of so few steps that they are written out: their loads go together, and so do those of several positions. */
+static bool has_short_nests(const sn_schedule_shape *sh) {
+    return sh->n_nests && sh->all_perfect && !sh->scans && !sh->windows && sh->max_count <= SN_WRITTEN_OUT;
+}
+
 /* A block of U vectors a thread has no guards. */
 static bool has_whole_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
-    return cx->target->is_gpu && !sh->n_nests && sh->rows / sc->vector / sc->block_x >= sc->unroll;
+    bool straight = !sh->n_nests || has_short_nests(sh);
+    return cx->target->is_gpu && straight && sh->rows / sc->vector / sc->block_x >= sc->unroll;
 }
 
 /* Vectors of a thread, T apart: as many as it should wait for together, while every multiprocessor stays full. */
 static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl,
                                   const sn_sched *sc) {
     const sn_target *t = cx->target;
-    uint32_t bytes = (fl->looked_up ? fl->looked_up : fl->loaded) * sc->vector, u = 1;
-    if (!t->is_gpu || sh->n_nests || sh->windows || !bytes) return 1;
+    uint32_t times = has_short_nests(sh) ? (uint32_t)sh->max_count : 1, each = times * sh->instructions, u = 1;
+    uint32_t bytes = (fl->looked_up ? fl->looked_up : fl->loaded) * sc->vector * times;
+    if (!t->is_gpu || (sh->n_nests && !has_short_nests(sh)) || sh->windows || !bytes) return 1;
     int64_t all = (int64_t)sc->block_x * sc->vector * sn_target_blocks(t, sc->block_x) * t->units;
     uint32_t flight = waits_twice(fl) ? 2 * SN_ELEMENT_FLIGHT : SN_ELEMENT_FLIGHT;
-    while (u * bytes < flight && 2 * u * sh->instructions <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
+    while (u * bytes < flight && 2 * u * each <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
     return u;
 }
 
@@ -392,7 +408,7 @@ static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const
     }
 }
 
-/* The loads of a small window go together. */
+/* The loads of a small window go together, and those of a short reduction. */
 static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
     for (uint32_t i = 0; i < sh->n_nests && sh->max_count <= SN_WRITTEN_WINDOW; i++)
         for (uint32_t d = 0; d < sh->nests[i].chain.n; d++)
@@ -433,7 +449,7 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
         return;
     }
     if (sh->scans) group_steps(cx, k, sh, sc);
-    else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
+    else if ((sh->windows || (u > 1 && sh->n_nests)) && cx->target->is_gpu) write_out_windows(m, sh);
     sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = v > 1 ? new_axis(m, "v", v) : (sn_axis){0};
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
