@@ -115,7 +115,8 @@ static uint32_t count_cuts(sn_module *m, const sn_runs *runs, sn_axis ax, int64_
     return n;
 }
 
-/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? */
+/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? Bytes and halves that belong to rows are worth a run
+ * for each row: lane by lane they take longer than all else. */
 static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const sn_runs *runs, uint32_t v, int64_t row,
                                uint32_t widest) {
     sn_axis ax = sn_stmt_axis(m, sh->body);
@@ -128,7 +129,9 @@ static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const 
         bool tested = r->op == SN_LOP_IN && sn_ix_uses_axis(m, r->ix, ax);
         if (r->op == SN_LOP_IN && crosses) return false;
         if (tested && !(sn_ix_is_multiple(m, first, v) && sn_ix_is_multiple(m, r->bound, v))) return false;
-        if (r->op != SN_LOP_LOAD || !sn_ix_run(m, r->ix, ax, &step, NULL, NULL) || !step) continue;
+        if (r->op != SN_LOP_LOAD || !sn_ix_run(m, r->ix, ax, &step, NULL, NULL)) continue;
+        if (!step && crosses && runs->most < SN_RUNS_WIDE && !sn_ix_is_const(m, r->ix, &step)) return false;
+        if (!step) continue;
         uint32_t bytes = sn_dtype_bytes(r->dtype), piece = sn_least(v, widest / bytes);
         if (crosses) first = sn_ix_const(m, sn_ix_get(m, r->ix)->c0);
         if (!runs->by_vectors || sn_buf_get(m, r->buf)->align < piece * bytes) return false;
