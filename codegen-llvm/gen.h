@@ -11,7 +11,7 @@
  *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), registers.c (of a thread), kept.c (from run to
  *                  run), features.c (of the target), tensor_map.c (parameters), follow.c (the launches before and behind),
- *                  loops.c, combine.c, packed.c and sumexp.c (combiners)
+ *                  loops.c, combine.c, packed.c, bytes.c and sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
