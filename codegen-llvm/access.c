@@ -244,13 +244,17 @@ static lv load_lanes(sn_gen *g, const access *a, lv mask) {
 }
 
 static lv load_pieces(sn_gen *g, const access *a, lv mask) {
-    lv all = NULL;
+    lv all[SN_GEN_LANES];
+    uint32_t n = 0;
     for (uint32_t i = 0; i < g->lanes; i += a->piece) {
-        lv x = load_at(g, a, at_piece(g, a, i, a->piece), a->piece, mask);
-        if (a->reversed) x = sn_em_reverse(&g->em, x);
-        all = all ? sn_em_join(&g->em, all, x) : x;
+        all[n] = load_at(g, a, at_piece(g, a, i, a->piece), a->piece, mask);
+        if (a->reversed) all[n] = sn_em_reverse(&g->em, all[n]);
+        n++;
     }
-    return all;
+    for (; n > 1 && n % 2 == 0; n /= 2) /* bytes stay words where vectors are as long as each other */
+        for (uint32_t i = 0; i < n; i += 2) all[i / 2] = sn_em_join(&g->em, all[i], all[i + 1]);
+    for (uint32_t i = 1; i < n; i++) all[0] = sn_em_join(&g->em, all[0], all[i]);
+    return all[0];
 }
 
 /* Every second element, say, of a scratch buffer of the CPU: what lies between them is loaded, too. NULL: it is no such access. */

@@ -124,13 +124,26 @@ static lv of_words(sn_gen *g, sn_lop op, sn_dtype t, lv a, lv b) {
     }
 }
 
+/* Do lanes stand in words? Those that came one by one, or were made so, would have to be put there first. */
+static bool stands_in_words(lv x) {
+    return LLVMIsAConstant(x) || LLVMIsALoadInst(x) || LLVMIsABitCastInst(x) || LLVMIsAShuffleVectorInst(x) ||
+           LLVMIsAPHINode(x);
+}
+
+/* A multiplication of words takes as long as those of its bytes one by one: it pays where none of them has to come out or go in. */
+static bool pays(sn_lop op, const lv *in, uint32_t n) {
+    uint32_t words = 0;
+    for (uint32_t i = 0; i < n; i++) words += stands_in_words(in[i]);
+    return op == SN_LOP_MUL ? words == n : words > 0;
+}
+
 lv sn_gen_byte_op(sn_gen *g, sn_lop op, sn_dtype t, const lv *in, uint32_t n) {
     sn_em *em = &g->em;
     lv both[2] = {in[0], n > 1 ? in[1] : in[0]};
     if (!g->gpu || n > 2 || (t != SN_I8 && t != SN_U8)) return NULL;
     bool first = sn_em_lanes(both[0]) > 1, second = sn_em_lanes(both[1]) > 1;
     sn_em_unify(em, both, 2);
-    if (!(first || second) || !are_bytes(both[0])) return NULL;
+    if (!(first || second) || !are_bytes(both[0]) || !pays(op, both, n)) return NULL;
     LLVMTypeRef type = LLVMTypeOf(both[0]);
     lv a = words_of(em, both[0]), b = words_of(em, both[1]), x;
     if (op == SN_LOP_MUL && first != second) x = product_with_one(em, first ? a : b, first ? in[1] : in[0]);

@@ -29,6 +29,7 @@ typedef struct flat {
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
     bool moves;              /* nothing is computed (GPU): as many lanes as an access has */
     bool computes;           /* more than it moves and casts */
+    bool packed;             /* all of it is arithmetic on bytes, which takes words (GPU) */
     uint32_t by_runs;        /* lanes of a vector that goes run by run; 0: none does */
 } flat;
 
@@ -83,6 +84,19 @@ static bool only_moves(const sn_module *m, const sn_schedule_shape *sh, bool cas
         if (op != SN_LOP_LOAD && op != SN_LOP_STORE && op != SN_LOP_CONST && op != SN_LOP_IN && op != SN_LOP_AND &&
             op != SN_LOP_SELECT && !(casts && op == SN_LOP_CAST))
             return false;
+    }
+    return true;
+}
+
+/* Straight-line code on bytes, four of which are computed at a time (codegen-llvm/bytes.c). */
+static bool is_packed(const sn_module *m, const sn_schedule_shape *sh) {
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        bool access = sn_is_access(r), in = r->op == SN_LOP_LOAD || r->op == SN_LOP_CONST || r->op == SN_LOP_ADD ||
+                                             r->op == SN_LOP_SUB || r->op == SN_LOP_MUL || r->op == SN_LOP_NEG ||
+                                             r->op == SN_LOP_ABS || r->op == SN_LOP_MAX || r->op == SN_LOP_MIN;
+        sn_dtype t = access ? sn_buf_get(m, r->buf)->dtype : r->dtype;
+        if (r->has_mask || !(in || r->op == SN_LOP_STORE) || (t != SN_I8 && t != SN_U8)) return false;
     }
     return true;
 }
@@ -299,6 +313,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
         bool across = crosses_rows(cx, sh, fl);
+        /* What lanes ask each for itself is asked once for a group of them; more lanes have more of those. */
+        if (fl->packed && across && fl->not_flat) v = sn_least(cx->target->vector_bytes, cx->target->io_align);
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
@@ -324,7 +340,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && is_short(sh))
         sc->min_blocks = sn_target_blocks(cx->target, sc->block_x);
     /* A run's lanes wait for those of the others, beside what they are made of. */
-    if (sc->runs && fl->computes && sc->min_blocks > 1) sc->min_blocks /= 2;
+    if ((sc->runs || (fl->packed && sc->vector * fl->bytes == cx->target->vector_bytes)) && fl->computes &&
+        sc->min_blocks > 1)
+        sc->min_blocks /= 2;
 }
 
 /* Other candidates: twice as many threads a block and half, vectors half as wide. */
@@ -333,6 +351,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     flat fl = look_at_flat(cx->m, k, sh);
     fl.moves = cx->target->is_gpu && fl.bytes && sh->body.i && only_moves(cx->m, sh, false);
     fl.computes = sh->body.i && !only_moves(cx->m, sh, true);
+    fl.packed = cx->target->is_gpu && sh->body.i && is_packed(cx->m, sh);
     fl.by_runs = runs_vector(cx, sh, &fl);
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;
