@@ -129,8 +129,8 @@ static uint32_t count_cuts(sn_module *m, const sn_runs *runs, sn_axis ax, int64_
     return n;
 }
 
-/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? Bytes and halves that belong to rows are worth a run
- * for each row: lane by lane they take longer than all else. */
+/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? Bytes that belong to rows are worth a run for
+ * each row: lane by lane they take longer than all else. Of halves computing twice loses as much (H200). */
 static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const sn_runs *runs, uint32_t v, int64_t row,
                                uint32_t widest) {
     sn_axis ax = sn_stmt_axis(m, sh->body);
@@ -144,7 +144,7 @@ static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const 
         if (r->op == SN_LOP_IN && crosses) return false;
         if (tested && !(sn_ix_is_multiple(m, first, v) && sn_ix_is_multiple(m, r->bound, v))) return false;
         if (r->op != SN_LOP_LOAD || !sn_ix_run(m, r->ix, ax, &step, NULL, NULL)) continue;
-        if (!step && crosses && runs->most < SN_RUNS_WIDE && !sn_ix_is_const(m, r->ix, &step)) return false;
+        if (!step && crosses && runs->most == 1 && !sn_ix_is_const(m, r->ix, &step)) return false;
         if (!step) continue;
         uint32_t bytes = sn_dtype_bytes(r->dtype), piece = sn_least(v, widest / bytes);
         if (crosses) first = sn_ix_const(m, sn_ix_get(m, r->ix)->c0);
@@ -384,6 +384,28 @@ static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t ex
     return sn_put_loop(m, at, ax, kind);
 }
 
+/* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
+ * rows, so that those of one place run together. 1: there is none. */
+static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    int64_t bytes = 0, together = 1, largest = 0;
+    if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return 1;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r)) continue;
+        int64_t rows = 1;
+        uint32_t axis = 0;
+        for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
+            rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
+        bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
+        int64_t size = sn_buf_bytes(m, r->buf);
+        if (rows > 1 && size > largest) largest = size, together = rows;
+    }
+    bool gone = sh->rows / together * bytes >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
+    return gone && largest * (together - 1) * SN_ELEMENT_AGAIN >= sh->rows * bytes ? together : 1;
+}
+
 static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
     for (uint32_t k = 0; k < body->n; k++) sn_stmt_insert(m, at, body->at[k]);
 }
@@ -464,6 +486,7 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
     int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = u * v * sc->block_x;
+    int64_t rows_of_turn = rows_together(cx, k, sh);
     int64_t n = sh->rows, whole = n - n % (u > 1 ? tile : v);
     int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
     if (has_open_rows(cx, sh, sc)) {
@@ -476,12 +499,15 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
     sn_schedule_take_body(&body, cx, k, sh);
-    sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
+    int64_t rows = rows_of_turn < blocks ? rows_of_turn : 1, of_row = sn_ceil_div(blocks, rows);
+    sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", of_row * rows, SN_AXIS_GRID, &g);
     sn_stmt threads = sn_put_loop(m, sn_at_end(k, grid), in_block, SN_AXIS_BLOCK_X), into = threads;
     sn_ix p = g;
+    if (rows > 1) p = sn_ix_fma(m, of_row, sn_ix_modc(m, g, rows), sn_ix_divc(m, g, rows));
+    if (of_row * rows != blocks) into = sn_put_if(m, sn_at_end(k, into), p, sn_ix_const(m, blocks));
     if (u > 1) {
         into = put_loop(m, sn_at_end(k, into), "u", u, SN_AXIS_UNROLL, &turn);
-        p = sn_ix_add(m, sn_ix_scale(m, g, u), turn);
+        p = sn_ix_add(m, sn_ix_scale(m, p, u), turn);
     }
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, p, sc->block_x), t), v);
     if (whole != blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
