@@ -148,7 +148,8 @@ static lv saturated_lanes(sn_em *em, sn_dtype to, lv x) {
  * That of f64 has another number for nan. */
 static lv packed_bytes(sn_em *em, sn_dtype to, lv x) {
     enum { WORD = 4 };
-    const char *pack = to == SN_I8 ? "cvt.pack.sat.s8.s32.b32 $0, $1, $2, $3;" : "cvt.pack.sat.u8.s32.b32 $0, $1, $2, $3;";
+    const char *pack =
+        to == SN_I8 ? "cvt.pack.sat.s8.s32.b32 $0, $1, $2, $3;" : "cvt.pack.sat.u8.s32.b32 $0, $1, $2, $3;";
     uint32_t n = sn_em_lanes(x) / WORD;
     lv all = LLVMGetPoison(sn_em_shape(em->cg->i32, n));
     for (uint32_t i = 0; i < n; i++) {

@@ -93,8 +93,8 @@ static bool is_packed(const sn_module *m, const sn_schedule_shape *sh) {
     for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         bool access = sn_is_access(r), in = r->op == SN_LOP_LOAD || r->op == SN_LOP_CONST || r->op == SN_LOP_ADD ||
-                                             r->op == SN_LOP_SUB || r->op == SN_LOP_MUL || r->op == SN_LOP_NEG ||
-                                             r->op == SN_LOP_ABS || r->op == SN_LOP_MAX || r->op == SN_LOP_MIN;
+                                            r->op == SN_LOP_SUB || r->op == SN_LOP_MUL || r->op == SN_LOP_NEG ||
+                                            r->op == SN_LOP_ABS || r->op == SN_LOP_MAX || r->op == SN_LOP_MIN;
         sn_dtype t = access ? sn_buf_get(m, r->buf)->dtype : r->dtype;
         if (r->has_mask || !(in || r->op == SN_LOP_STORE) || (t != SN_I8 && t != SN_U8)) return false;
     }
