@@ -244,14 +244,15 @@ static lv load_lanes(sn_gen *g, const access *a, lv mask) {
 }
 
 static lv load_pieces(sn_gen *g, const access *a, lv mask) {
-    lv all[SN_GEN_LANES];
+    lv all[SN_GEN_LANES] = {NULL};
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->lanes; i += a->piece) {
         all[n] = load_at(g, a, at_piece(g, a, i, a->piece), a->piece, mask);
         if (a->reversed) all[n] = sn_em_reverse(&g->em, all[n]);
         n++;
     }
-    for (; n > 1 && n % 2 == 0; n /= 2) /* bytes stay words where vectors are as long as each other */
+    bool bytes = sn_dtype_bytes(a->b->dtype) == 1; /* stay words where vectors are as long as each other */
+    for (; bytes && n > 1 && n % 2 == 0; n /= 2)
         for (uint32_t i = 0; i < n; i += 2) all[i / 2] = sn_em_join(&g->em, all[i], all[i + 1]);
     for (uint32_t i = 1; i < n; i++) all[0] = sn_em_join(&g->em, all[0], all[i]);
     return all[0];

@@ -384,6 +384,13 @@ static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t ex
     return sn_put_loop(m, at, ax, kind);
 }
 
+/* Does another kernel load it, too? What that one read last is in the cache yet, where it ends (passes/loops/reverse_grid.c). */
+static bool has_other_readers(const sn_module *m, sn_kern k, sn_buf b) {
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (m->kernels.at[i].i != k.i && sn_kern_loads(m, m->kernels.at[i], b)) return true;
+    return false;
+}
+
 /* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
  * rows, so that those of one place run together. 1: there is none. */
 static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
@@ -398,6 +405,7 @@ static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule
         for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
             rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
         bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (r->op == SN_LOP_LOAD && has_other_readers(m, k, r->buf)) return 1;
         if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
         int64_t size = sn_buf_bytes(m, r->buf);
         if (rows > 1 && size > largest) largest = size, together = rows;
