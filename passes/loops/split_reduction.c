@@ -687,7 +687,7 @@ static bool cut_kernel(cut *c, sn_kern_list *out, const sn_users *users, uint32_
 static bool leaves_much(const cut *c) {
     int64_t all = sn_mul_clamped(sn_mul_clamped(c->rows, c->parts), c->width),
             blocks = sn_ceil_div(c->rows, SN_SPLIT_COLUMNS);
-    return !c->moments && c->width > 1 && all / blocks >= SN_SPLIT_AGAIN;
+    return !c->moments && all / blocks >= SN_SPLIT_AGAIN;
 }
 
 sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
