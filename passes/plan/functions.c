@@ -15,24 +15,23 @@
  *
  *     kernel @k7(x, ..) { .. load x[i + 640] .. }    ->    kernel @k0(x: f32[640] in ..) { .. load x[i] .. } ; call @k0(x + 640, ..)
  *
- * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays, and comes from the nodes
- * of all. A call keeps those that it is of. Cost: linear in the text of the kernels.
+ * Of equal kernels (ir/loop/equal.h) the first stays, and comes from the nodes of all. A call keeps those that it
+ * is of. Cost: linear in the kernels.
  */
 #include "ir/loop/box.h"
 #include "ir/loop/library.h"
 #include "ir/loop/repeats.h"
+#include "ir/loop/equal.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
 
 enum { WIDEST_ACCESS = 16 };
 
-/* The kernels that stay, by their text. */
+/* The kernels that stay, with their alternatives. */
 typedef struct known {
-    const char *text;
-    size_t size;
+    sn_kern_list set;
     uint64_t hash;
-    sn_kern kern;
 } known;
 
 typedef struct outliner {
@@ -40,7 +39,6 @@ typedef struct outliner {
     sn_module *m;
     sn_buf *storage; /* by buffer id: where the chain of its storage begins */
     bool *output;    /* by buffer id: an output, or a window of one */
-    sn_text text;
     known *slots;
     uint32_t slot_cap; /* a power of two */
 } outliner;
@@ -195,25 +193,27 @@ static void add_formals(outliner *o, sn_arg_list *args, const sn_kern_list *set,
 
 /* ---- equal kernels ---- */
 
-static known *find(outliner *o, uint64_t hash) {
-    uint32_t s = (uint32_t)hash & (o->slot_cap - 1);
-    for (; o->slots[s].kern.i; s = (s + 1) & (o->slot_cap - 1)) {
-        const known *n = &o->slots[s];
-        if (n->hash == hash && n->size == o->text.n && !memcmp(n->text, o->text.s, n->size)) break;
-    }
-    return &o->slots[s];
+static bool all_equal(const sn_module *m, const sn_kern_list *a, const sn_kern_list *b) {
+    if (a->n != b->n) return false;
+    for (uint32_t i = 0; i < a->n; i++)
+        if (!sn_kerns_equal(m, a->at[i], b->at[i])) return false;
+    return true;
 }
 
-/* The kernel that k is equal to: itself when it is the first. Alternatives are part of what it is. */
+/* The kernel that the first of the set is equal to: itself when there was none. Alternatives are part of what it is. */
 static sn_kern first_equal(outliner *o, const sn_kern_list *set) {
     sn_kern k = set->at[0];
-    sn_text_clear(&o->text);
-    for (uint32_t i = 0; i < set->n; i++) sn_kern_print_plain(&o->text, o->m, set->at[i]);
-    uint64_t hash = sn_hash_bytes(0, o->text.s, o->text.n);
-    known *n = find(o, hash);
-    if (!n->kern.i) *n = (known){sn_strndup(o->cx->scratch, o->text.s, o->text.n), o->text.n, hash, k};
-    else sn_remark(o->cx, sn_kern_get(o->m, k)->name, "is @%s", sn_kern_get(o->m, n->kern)->name);
-    return n->kern;
+    uint64_t hash = set->n;
+    for (uint32_t i = 0; i < set->n; i++) hash = sn_hash(hash, sn_kern_hash(o->m, set->at[i]));
+    uint32_t s = (uint32_t)hash & (o->slot_cap - 1);
+    for (; o->slots[s].set.n; s = (s + 1) & (o->slot_cap - 1)) {
+        const known *n = &o->slots[s];
+        if (n->hash != hash || !all_equal(o->m, &n->set, set)) continue;
+        sn_remark(o->cx, sn_kern_get(o->m, k)->name, "is @%s", sn_kern_get(o->m, n->set.at[0])->name);
+        return n->set.at[0];
+    }
+    o->slots[s] = (known){*set, hash};
+    return k;
 }
 
 /* A kernel and its alternatives. */
@@ -233,7 +233,6 @@ void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives) {
     while (cap < 2 * m->kernels.n) cap *= 2;
     outliner o = {.cx = cx, .m = m, .slot_cap = cap, .slots = SN_NEWN(cx->scratch, known, cap)};
     find_storage(&o);
-    sn_text_init(&o.text, m->env);
     uint32_t *number = SN_NEWN(cx->scratch, uint32_t, m->bufs.count); /* of the argument that a buffer is, from 1 */
     uses *of = SN_NEWN(cx->scratch, uses, m->bufs.count);
     for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
@@ -248,5 +247,4 @@ void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives) {
         s->kern = stays;
     }
     m->kernels = stay; /* calls have the order of the kernels */
-    sn_text_free(&o.text);
 }
