@@ -146,6 +146,44 @@ bool sn_kerns_equal(const sn_module *m, sn_kern a, sn_kern b) {
     return !s.i && !t.i;
 }
 
+/* ---- sets ---- */
+
+struct sn_kern_slot {
+    sn_kern k; /* none: free */
+    uint64_t hash;
+};
+
+static uint32_t next_slot(const sn_kern_set *s, uint32_t at) { return (at + 1) & (s->cap - 1); }
+
+sn_kern sn_kern_set_find(const sn_kern_set *s, sn_kern k, const sn_kern_relation *also) {
+    uint64_t hash = sn_kern_hash(s->m, k);
+    for (uint32_t at = (uint32_t)hash & (s->cap - 1); s->cap && s->slots[at].k.i; at = next_slot(s, at)) {
+        sn_kern first = s->slots[at].k;
+        if (s->slots[at].hash != hash || !sn_kerns_equal(s->m, first, k)) continue;
+        if (!also || also->same(also->user, first, k)) return first;
+    }
+    return (sn_kern){0};
+}
+
+static void put_slot(sn_kern_set *s, struct sn_kern_slot slot) {
+    uint32_t at = (uint32_t)slot.hash & (s->cap - 1);
+    while (s->slots[at].k.i) at = next_slot(s, at);
+    s->slots[at] = slot;
+}
+
+void sn_kern_set_add(sn_kern_set *s, sn_kern k) {
+    if (2 * s->n >= s->cap) {
+        sn_kern_set larger = *s;
+        larger.cap = s->cap ? 2 * s->cap : 16;
+        larger.slots = SN_NEWN(s->arena, struct sn_kern_slot, larger.cap);
+        for (uint32_t i = 0; i < s->cap; i++)
+            if (s->slots[i].k.i) put_slot(&larger, s->slots[i]);
+        *s = larger;
+    }
+    put_slot(s, (struct sn_kern_slot){k, sn_kern_hash(s->m, k)});
+    s->n++;
+}
+
 /* ---- what is its own ---- */
 
 static bool has_pair(const sn_equal *t, const char *of) {

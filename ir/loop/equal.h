@@ -15,6 +15,25 @@ uint64_t sn_kern_hash(const sn_module *m, sn_kern k);
 /* Marks of values and axes are overwritten. */
 bool sn_kerns_equal(const sn_module *m, sn_kern a, sn_kern b);
 
+/* Kernels of which none is equal to another one. A zeroed one with a module and an arena is empty; a kernel in it stays as it is. */
+typedef struct sn_kern_set {
+    const sn_module *m;
+    sn_arena *arena;
+    struct sn_kern_slot *slots;
+    uint32_t n, cap;
+} sn_kern_set;
+
+/* Is what else counts the same? */
+typedef struct sn_kern_relation {
+    bool (*same)(void *user, sn_kern a, sn_kern b);
+    void *user;
+} sn_kern_relation;
+
+/* The kernel of the set that k is equal to, also by the relation (NULL: there is no more to it); none. */
+sn_kern sn_kern_set_find(const sn_kern_set *s, sn_kern k, const sn_kern_relation *also);
+/* One that is equal to none of them. */
+void sn_kern_set_add(sn_kern_set *s, sn_kern k);
+
 /* Statements of both that come from elsewhere each. */
 typedef struct sn_origin_pair {
     const char *of, *own;

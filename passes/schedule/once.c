@@ -14,31 +14,17 @@
 typedef struct finder {
     sn_pass_ctx *cx;
     const sn_users *users;
-    uint32_t *slots, cap; /* positions of kernels that are equal to none before, from 1, by hash; a power of two */
-    uint64_t *hash;       /* by position */
+    const uint32_t *number; /* positions by kernel */
 } finder;
 
-static bool same_readers(const finder *f, uint32_t a, uint32_t b) {
-    const sn_module *m = f->cx->m;
-    const sn_buf_list *x = &sn_kern_get(m, m->kernels.at[a])->params, *y = &sn_kern_get(m, m->kernels.at[b])->params;
+static bool same_readers(void *user, sn_kern a, sn_kern b) {
+    const finder *f = user;
+    const sn_buf_list *x = &sn_kern_get(f->cx->m, a)->params, *y = &sn_kern_get(f->cx->m, b)->params;
     for (uint32_t i = 0; i < x->n; i++)
-        if (sn_users_load_elsewhere(f->users, x->at[i], a) != sn_users_load_elsewhere(f->users, y->at[i], b))
+        if (sn_users_load_elsewhere(f->users, x->at[i], f->number[a.i]) !=
+            sn_users_load_elsewhere(f->users, y->at[i], f->number[b.i]))
             return false;
     return true;
-}
-
-/* The first kernel that this one is equal to: itself, from now on, where there is none. */
-static uint32_t first_of(finder *f, uint32_t at) {
-    const sn_module *m = f->cx->m;
-    uint32_t s = (uint32_t)f->hash[at] & (f->cap - 1);
-    for (; f->slots[s]; s = (s + 1) & (f->cap - 1)) {
-        uint32_t first = f->slots[s] - 1;
-        if (f->hash[first] == f->hash[at] && sn_kerns_equal(m, m->kernels.at[first], m->kernels.at[at]) &&
-            same_readers(f, first, at))
-            return first;
-    }
-    f->slots[s] = at + 1;
-    return at;
 }
 
 /* Does it take its shape from the kernel in front of it, if that is done? Only what is small does. */
@@ -57,18 +43,18 @@ static bool is_wanted(const sn_pass_ctx *cx) {
 
 sn_equal *sn_schedule_once(sn_pass_ctx *cx, const sn_users *users) {
     const sn_module *m = cx->m;
-    uint32_t n = m->kernels.n, cap = 16;
     if (!is_wanted(cx)) return NULL;
-    while (cap < 2 * n) cap *= 2;
-    finder f = {cx, users, SN_NEWN(cx->scratch, uint32_t, cap), cap, SN_NEWN(cx->scratch, uint64_t, n + 1)};
-    sn_equal *equal = SN_NEWN(cx->scratch, sn_equal, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
+    finder f = {cx, users, sn_kern_numbers(m, cx->scratch)};
+    sn_kern_relation also = {same_readers, &f};
+    sn_kern_set firsts = {.m = m, .arena = cx->scratch};
+    sn_equal *equal = SN_NEWN(cx->scratch, sn_equal, m->kernels.n + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
         sn_kern k = m->kernels.at[i];
         const sn_kern_rec *r = sn_kern_get(m, k);
         if (r->scheduled || r->sched.cls == SN_SCHED_LIBRARY || follows(&f, i)) continue;
-        f.hash[i] = sn_kern_hash(m, k);
-        uint32_t first = first_of(&f, i);
-        if (first != i) sn_equal_note(&equal[i], m, cx->scratch, m->kernels.at[first], k);
+        sn_kern first = sn_kern_set_find(&firsts, k, &also);
+        if (first.i) sn_equal_note(&equal[i], m, cx->scratch, first, k);
+        else sn_kern_set_add(&firsts, k);
     }
     return equal;
 }
