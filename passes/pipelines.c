@@ -14,7 +14,7 @@
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                               \
-    "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,to-loops,simplify-index,"      \
+    "simplify,choose-conv,decompose,simplify,windows,fold-scale,gates,layout,attention,choose,to-loops,simplify-index,"      \
     "drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
     "reorder-reductions,collapse,split-groups,simplify-index,online-softmax,split-reduction,split-scan,"       \
     "join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
