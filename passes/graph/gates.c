@@ -78,10 +78,11 @@ static bool is_cut(const gates *g, sn_nd x) {
            width * g->parts[x.i] == last_size(g->m, x);
 }
 
-/* Few rows, of the step, times weights of all steps. */
+/* Few rows, of the step, times weights of all steps. What `choose` has decided for a product holds for that alone. */
 static bool is_of_step(const gates *g, sn_nd x) {
     const sn_node_rec *n = sn_node_get(g->m, x);
     int64_t rows;
+    if (sn_node_attr(g->m, x, SN_ATTR_SCHEDULE) || sn_node_attr(g->m, x, SN_ATTR_ONLINE)) return false;
     return n->op == SN_OP_MATMUL && n->type.rank == 2 && g->scopes.of[x.i] && !g->scopes.of[n->in[1].i] &&
            g->scopes.of[n->in[0].i] && sn_ix_is_const(g->m, n->type.shape[0], &rows) && rows <= SN_GATES_ROWS;
 }
@@ -130,7 +131,8 @@ static void *zeros(sn_pass_ctx *cx, size_t size) { return sn_zalloc(cx->scratch,
 
 static void mark_parts(gates *g, const uint8_t *cut) {
     for (sn_nd x = {1}; x.i < g->m->graph.nodes.count; x.i++)
-        if (g->live[x.i] && sn_node_get(g->m, x)->op == SN_OP_SLICE) g->marks[g->n++] = cut[sn_node_get(g->m, x)->in[0].i];
+        if (g->live[x.i] && sn_node_get(g->m, x)->op == SN_OP_SLICE)
+            g->marks[g->n++] = cut[sn_node_get(g->m, x)->in[0].i];
 }
 
 static bool find_cuts(uint8_t *cut, const gates *g, sn_pass_ctx *cx) {
