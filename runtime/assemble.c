@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,39 @@ void sn_assembler_close(sn_assembler *as) {
     if (!as) return;
     dlclose(as->library);
     sn_heap_free(as->env, as, sizeof *as);
+}
+
+/* ---- opened meanwhile ---- */
+
+struct sn_warming {
+    sn_env *env;
+    pthread_t thread;
+};
+
+/* It stays in the process (RTLD_NODELETE). */
+static void *open_and_close(void *unused) {
+    (void)unused;
+    for (size_t i = 0; i < SN_COUNT(libraries); i++) {
+        void *library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (!library) continue;
+        dlclose(library);
+        break;
+    }
+    return NULL;
+}
+
+sn_warming *sn_assembler_warm(sn_env *env) {
+    sn_warming *w = sn_heap_alloc(env, sizeof *w);
+    w->env = env;
+    if (!env->parallel && pthread_create(&w->thread, NULL, open_and_close, NULL) == 0) return w;
+    sn_heap_free(env, w, sizeof *w);
+    return NULL;
+}
+
+void sn_warming_end(sn_warming *w) {
+    if (!w) return;
+    pthread_join(w->thread, NULL);
+    sn_heap_free(w->env, w, sizeof *w);
 }
 
 /* Its patches have no number: the size of the file stands for it. */
