@@ -10,13 +10,15 @@
  * a kernel of its own; sums of one length on one place are one nest, and `fuse` puts the cell behind it (fuse/product.c). A step of
  * an LSTM is one launch then instead of two.
  *
- * Legality: always; columns of a product are products of columns. Which: products of few rows in a repeat, of what the step has and
+ * Legality: always; columns of a product are products of columns. Which: small products of few rows in a repeat, of what the step has and
  * weights that all steps share, on a GPU, where a launch takes as long as such a step; and only where the parts are all that is wanted of
- * the product, through elementwise operations, and are equally wide. Cost: linear.
+ * the product, through elementwise operations, and are equally wide. Of larger ones the wide product has more tiles: 64 rows of an LSTM of
+ * 512 units in bf16 took twice as long by gates. Cost: linear.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/repeat.h"
 #include "passes/base/constants.h"
+#include "passes/base/nest.h"
 #include "passes/graph/rewrite.h"
 
 typedef struct gates {
@@ -78,13 +80,23 @@ static bool is_cut(const gates *g, sn_nd x) {
            width * g->parts[x.i] == last_size(g->m, x);
 }
 
-/* Few rows, of the step, times weights of all steps. What `choose` has decided for a product holds for that alone. */
+/* Is the product so small that a launch counts? One row is read as memory gives it; a few are multiplied by threads that have too many sums
+ * then. */
+static bool is_small(const gates *g, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(g->m, x);
+    int64_t rows, depth = last_size(g->m, n->in[0]), columns = last_size(g->m, x);
+    if (!sn_ix_is_const(g->m, n->type.shape[0], &rows) || rows > SN_GATES_ROWS || depth < 0 || columns < 0)
+        return false;
+    int64_t products = sn_mul_clamped(sn_mul_clamped(rows, depth), columns);
+    return (rows == 1 || rows >= SN_GATES_LEAST) && products <= (int64_t)SN_GATES_PRODUCTS << 20;
+}
+
+/* Of the step, times weights of all steps. What `choose` has decided for a product holds for that alone. */
 static bool is_of_step(const gates *g, sn_nd x) {
     const sn_node_rec *n = sn_node_get(g->m, x);
-    int64_t rows;
     if (sn_node_attr(g->m, x, SN_ATTR_SCHEDULE) || sn_node_attr(g->m, x, SN_ATTR_ONLINE)) return false;
     return n->op == SN_OP_MATMUL && n->type.rank == 2 && g->scopes.of[x.i] && !g->scopes.of[n->in[1].i] &&
-           g->scopes.of[n->in[0].i] && sn_ix_is_const(g->m, n->type.shape[0], &rows) && rows <= SN_GATES_ROWS;
+           g->scopes.of[n->in[0].i] && is_small(g, x);
 }
 
 /* What is cut, if anything but elementwise operations stands in between; none. */
