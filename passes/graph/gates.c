@@ -85,8 +85,8 @@ static bool is_cut(const gates *g, sn_nd x) {
 static bool is_small(const gates *g, sn_nd x) {
     const sn_node_rec *n = sn_node_get(g->m, x);
     int64_t rows, depth = last_size(g->m, n->in[0]), columns = last_size(g->m, x);
-    if (!sn_ix_is_const(g->m, n->type.shape[0], &rows) || rows > SN_GATES_ROWS || depth < 0 || columns < 0)
-        return false;
+    int64_t most = sn_dtype_bytes(n->type.dtype) < sn_dtype_bytes(SN_F32) ? SN_GATES_HALVES : SN_GATES_ROWS;
+    if (!sn_ix_is_const(g->m, n->type.shape[0], &rows) || rows > most || depth < 0 || columns < 0) return false;
     int64_t products = sn_mul_clamped(sn_mul_clamped(rows, depth), columns);
     return (rows == 1 || rows >= SN_GATES_LEAST) && products <= (int64_t)SN_GATES_PRODUCTS << 20;
 }
@@ -99,7 +99,13 @@ static bool is_of_step(const gates *g, sn_nd x) {
            g->scopes.of[n->in[0].i] && is_small(g, x);
 }
 
-/* What is cut, if anything but elementwise operations stands in between; none. */
+/* Do parts begin where the widest accesses do? */
+static bool is_aligned(const gates *g, sn_nd x) {
+    enum { WIDEST_ACCESS = 16 };
+    return g->width[x.i] * sn_dtype_bytes(sn_type_of(g->m, x)->dtype) % WIDEST_ACCESS == 0;
+}
+
+/* What is cut, if nothing but elementwise operations stands in between; none. */
 static sn_nd cut_behind(const gates *g, sn_nd x) {
     while (!is_cut(g, x)) {
         sn_nd user = g->user[x.i];
@@ -151,7 +157,7 @@ static bool find_cuts(uint8_t *cut, const gates *g, sn_pass_ctx *cx) {
     bool any = false;
     for (sn_nd x = {1}; x.i < g->m->graph.nodes.count; x.i++) {
         sn_nd at = g->live[x.i] && is_of_step(g, x) ? cut_behind(g, x) : (sn_nd){0};
-        if (!at.i) continue;
+        if (!at.i || !is_aligned(g, at)) continue;
         const char *name = sn_node_get(g->m, x)->name;
         cut[at.i] = any = true;
         sn_remark(cx, name ? name : "matmul", "%u products, one for each part", g->parts[at.i]);
