@@ -306,8 +306,14 @@ sn_status sn_program_launches(sn_rt_kernel **out, sn_program *p, sn_arena *arena
     return SN_OK;
 }
 
+static void end_warming(sn_program *p) {
+    sn_warming_end(p->warming);
+    p->warming = NULL;
+}
+
 static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
     sn_rt_kernel *kernels;
+    end_warming(p);
     SN_TRY(sn_program_launches(&kernels, p, &p->arena));
     sn_cubins keep = sn_program_cubins(p, p->cache);
     return sn_prog_load(&p->prog, p->m, cu, kernels, p->m->kernels.n, sn_host_code_wrapper(p->host), threads,
@@ -528,6 +534,7 @@ static sn_status compile(sn_program *p, sn_graph *g, const sn_settings *s, sn_ph
         p->info.load_us = p->info.total_us = now_us() - start;
         return SN_OK;
     }
+    if (cu && last == SN_PHASE_LOADED && !s->cache) p->warming = sn_assembler_warm(&p->ctx->env);
     SN_TRY(run_passes(p, s, last));
     double passes_done = now_us();
     p->info.passes_us = passes_done - start;
@@ -590,6 +597,7 @@ static bool is_used(sn_program *p) {
 void sn_program_destroy(sn_program *p) {
     if (!p || is_used(p)) return;
     sn_env *env = &p->ctx->env;
+    end_warming(p);
     sn_replace_end(p);
     sn_runner_close(&p->runner);
     sn_defaults_free(&p->defaults, env, p->runner.cu);

@@ -155,6 +155,7 @@ struct sn_program {
     bool gpu_code, runnable, interpreted;
     sn_graphs_mode graphs; /* of its runs on CUDA */
     bool trusted;          /* as in the settings */
+    sn_warming *warming;   /* while it is being compiled; else NULL */
     sn_pool *pool;         /* of code generation, while it runs */
     sn_cache *cache;       /* while it is compiled; NULL: none */
     sn_ptxas ptxas;        /* gpu_code: for cubins that are kept */

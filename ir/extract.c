@@ -7,6 +7,7 @@
  */
 #include "ir/module.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,4 +206,60 @@ sn_module *sn_module_of_kernels(sn_env *env, const sn_module *m, const sn_kern *
 
 sn_module *sn_module_of_kernel(sn_env *env, const sn_module *m, sn_kern k) {
     return sn_module_of_kernels(env, m, &k, 1);
+}
+
+/* ---- equal kernels ---- */
+
+/* Of registers and shared memory: "right_h_2" is made for "right_h". Of memory beside results: "k3_p0" of kernel k9 is "k9_p0". */
+static const char *base_name(sn_arena *arena, const char *name, const char *of, const char *k) {
+    size_t n = strlen(name), start = strlen(of);
+    if (!strncmp(name, of, start)) return sn_strf(arena, "%s%s", k, name + start);
+    size_t end = n;
+    while (end && isdigit((unsigned char)name[end - 1])) end--;
+    return end > 1 && end < n && name[end - 1] == '_' ? sn_strndup(arena, name, end - 1) : name;
+}
+
+/* What the other one has got since. Sizes of those buffers hang on no axis. */
+static void copy_new_buffers(extractor *x, const sn_buf_list *list, const char *of, const char *k) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        const sn_buf_rec *old = sn_buf_get(x->from, list->at[i]);
+        if (map_has(&x->bufs, list->at[i].i)) continue;
+        const char *name = base_name(&x->scratch, old->name, of, k);
+        sn_buf b = sn_buf_new(x->to, name, old->dtype, old->scope, old->shape, old->rank);
+        sn_buf_rec *r = sn_buf_get(x->to, b);
+        name = r->name;
+        *r = *old;
+        r->name = name;
+        map_put(x, &x->bufs, list->at[i].i, b.i);
+    }
+}
+
+static void put_origins(sn_module *m, sn_kern k, const sn_equal *t) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t i = 0; i < t->origins.n; i++) {
+            if (r->from != t->origins.at[i].of) continue;
+            r->from = t->origins.at[i].own;
+            break;
+        }
+    }
+}
+
+void sn_kern_take(sn_module *m, sn_kern k, const sn_equal *t) {
+    extractor x = {.from = m, .to = m};
+    const sn_kern_rec *old = sn_kern_get(m, t->of);
+    sn_kern_rec *r = sn_kern_get(m, k);
+    sn_arena_init(&x.scratch, m->env);
+    for (sn_stmt s; (s = r->first).i;) sn_stmt_unlink(m, s);
+    for (uint32_t i = 0; i < t->was.n; i++) map_put(&x, &x.bufs, t->was.at[i].i, r->params.at[i].i);
+    note_kernel(&x, t->of);
+    copy_ixs(&x);
+    copy_new_buffers(&x, &old->params, old->name, r->name);
+    copy_new_buffers(&x, &old->locals, old->name, r->name);
+    copy_region(&x, k, (sn_stmt){0}, old->first);
+    sn_kern_collect_params(m, k);
+    put_origins(m, k, t);
+    r->sched = old->sched;
+    r->scheduled = old->scheduled;
+    sn_arena_free(&x.scratch);
 }

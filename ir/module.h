@@ -8,6 +8,7 @@
 #include "ir/graph/graph.h"
 #include "ir/index/ix.h"
 #include "ir/loop/loop.h"
+#include "ir/loop/equal.h"
 #include "ir/graph/weights.h"
 #include "ir/wrap/wrap.h"
 
@@ -19,6 +20,9 @@ void sn_module_free(sn_module *m);
 sn_module *sn_module_of_kernel(sn_env *env, const sn_module *m, sn_kern k);
 /* Likewise with several, in that order; the parameters of the copies stand in the order of those of the kernels. */
 sn_module *sn_module_of_kernels(sn_env *env, const sn_module *m, const sn_kern *k, uint32_t n);
+
+/* k becomes what the kernel that it was equal to is now, on its own buffers: those that the other one has got since are made anew. */
+void sn_kern_take(sn_module *m, sn_kern k, const sn_equal *t);
 
 /* Whole-module text: `graph`, `buffer`, `kernel`, `wrapper` items (docs/IR.md has the grammar). Printing what was
  * parsed gives the same text; parsing what was printed gives an equal module. */

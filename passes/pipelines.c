@@ -2,7 +2,7 @@
  *
  * simplify runs again after decompose because decompositions bring literal operands; simplify-index after fuse and
  * collapse, which rewrite axes. fold-scale sees norms as what they are made of; layout moves views away from what it
- * makes, and choose sees what stands behind a product as it will be fused. distribute makes rows that fuse can merge, and
+ * makes, and choose sees what stands behind a product as it will be fused; gates has what choose leaves alone. distribute makes rows that fuse can merge, and
  * split-quotients loops.
  * hoist-factor and mixed-order-reduction look at kernels that are fused; mixed-order-reduction goes before collapse,
  * which would hide where rows end, and leaves something to licm. reorder-reductions has collapse merge what it put side by
@@ -14,8 +14,8 @@
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                               \
-    "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,to-loops,simplify-index,"      \
-    "drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
+    "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,gates,to-loops,"      \
+    "simplify-index,drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
     "reorder-reductions,collapse,split-groups,simplify-index,online-softmax,finish-results,split-reduction,"       \
     "split-scan,join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
 

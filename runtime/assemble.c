@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,39 @@ void sn_assembler_close(sn_assembler *as) {
     sn_heap_free(as->env, as, sizeof *as);
 }
 
+/* ---- opened meanwhile ---- */
+
+struct sn_warming {
+    sn_env *env;
+    pthread_t thread;
+};
+
+/* It stays in the process (RTLD_NODELETE). */
+static void *open_and_close(void *unused) {
+    (void)unused;
+    for (size_t i = 0; i < SN_COUNT(libraries); i++) {
+        void *library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (!library) continue;
+        dlclose(library);
+        break;
+    }
+    return NULL;
+}
+
+sn_warming *sn_assembler_warm(sn_env *env) {
+    sn_warming *w = sn_heap_alloc(env, sizeof *w);
+    w->env = env;
+    if (!env->parallel && pthread_create(&w->thread, NULL, open_and_close, NULL) == 0) return w;
+    sn_heap_free(env, w, sizeof *w);
+    return NULL;
+}
+
+void sn_warming_end(sn_warming *w) {
+    if (!w) return;
+    pthread_join(w->thread, NULL);
+    sn_heap_free(w->env, w, sizeof *w);
+}
+
 /* Its patches have no number: the size of the file stands for it. */
 bool sn_assembler_version(char *out, size_t size, const sn_assembler *as) {
     unsigned major, minor;
@@ -105,23 +139,54 @@ sn_assembly sn_assembly_of(const sn_rt_kernel *k, uint32_t sm) {
     return job;
 }
 
-typedef struct {
+/* A text, or a piece of what is aside. */
+typedef struct piece {
+    sn_assembly *job; /* NULL: aside */
+    uint32_t at;
+    size_t size;
+} piece;
+
+typedef struct work {
     sn_assembler *as;
-    sn_assembly *jobs;
+    const sn_aside *aside;
+    piece *pieces;
+    uint32_t n;
 } work;
 
+static void assemble_one(const sn_assembler *as, sn_assembly *job) {
+    const char *options[] = {job->arch};
+    job->result = as->Create(&job->link, SN_COUNT(options), options);
+    if (job->result == NVJITLINK_SUCCESS)
+        job->result = as->AddData(job->link, NVJITLINK_INPUT_PTX, job->ptx, job->ptx_size + 1, job->name);
+    if (job->result == NVJITLINK_SUCCESS) job->result = as->Complete(job->link);
+    if (job->result == NVJITLINK_SUCCESS) job->result = as->GetLinkedCubinSize(job->link, &job->cubin_size);
+}
+
 static void assemble_range(void *user, int64_t begin, int64_t end) {
-    work *w = user;
+    const work *w = user;
     for (int64_t i = begin; i < end; i++) {
-        sn_assembly *job = &w->jobs[i];
-        const char *options[] = {job->arch};
-        if (job->left_out) continue;
-        job->result = w->as->Create(&job->link, SN_COUNT(options), options);
-        if (job->result == NVJITLINK_SUCCESS)
-            job->result = w->as->AddData(job->link, NVJITLINK_INPUT_PTX, job->ptx, job->ptx_size + 1, job->name);
-        if (job->result == NVJITLINK_SUCCESS) job->result = w->as->Complete(job->link);
-        if (job->result == NVJITLINK_SUCCESS) job->result = w->as->GetLinkedCubinSize(job->link, &job->cubin_size);
+        const piece *p = &w->pieces[i];
+        if (p->job) assemble_one(w->as, p->job);
+        else w->aside->body(w->aside->user, p->at);
     }
+}
+
+static int longest_first(const void *a, const void *b) {
+    const piece *x = a, *y = b;
+    if (x->size != y->size) return x->size < y->size ? 1 : -1;
+    if (!x->job != !y->job) return x->job ? 1 : -1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Whoever begins with the longest is done soonest: one that begins last is waited for by all. */
+static work plan(sn_assembler *as, sn_assembly *jobs, uint32_t n, const sn_aside *aside, sn_arena *arena) {
+    uint32_t n_aside = aside ? aside->n : 0;
+    work w = {.as = as, .aside = aside, .pieces = SN_NEWN(arena, piece, n + n_aside + 1)};
+    for (uint32_t i = 0; i < n_aside; i++) w.pieces[w.n++] = (piece){.at = i, .size = aside->size[i]};
+    for (uint32_t i = 0; as && i < n; i++)
+        if (!jobs[i].left_out) w.pieces[w.n++] = (piece){&jobs[i], i, jobs[i].ptx_size};
+    qsort(w.pieces, w.n, sizeof *w.pieces, longest_first);
+    return w;
 }
 
 /* What an assembly left in nvJitLink: the cubin, or the log of the refusal. */
@@ -139,10 +204,11 @@ static void fetch(sn_assembler *as, sn_assembly *job, sn_arena *arena) {
     if (as->GetErrorLog(job->link, log) == NVJITLINK_SUCCESS && log[0]) job->log = log;
 }
 
-void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool, sn_arena *arena) {
-    work w = {as, jobs};
-    sn_pool_run(pool, n, assemble_range, &w);
-    for (uint32_t i = 0; i < n; i++) {
+void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, const sn_aside *aside, sn_pool *pool,
+                 sn_arena *arena) {
+    work w = plan(as, jobs, n, aside, arena);
+    sn_pool_run(pool, w.n, assemble_range, &w);
+    for (uint32_t i = 0; as && i < n; i++) {
         if (!jobs[i].left_out) fetch(as, &jobs[i], arena);
         if (jobs[i].link) as->Destroy(&jobs[i].link);
     }

@@ -26,9 +26,18 @@ void sn_assembly_arch(char *out, size_t size, const char *ptx, uint32_t sm);
 /* The first lines of an assembler's log as one line. */
 char *sn_log_line(sn_arena *arena, const char *log);
 
+/* What threads of a pool do beside assembling, in one go with it: any thread, any order. */
+typedef struct sn_aside {
+    void (*body)(void *user, uint32_t piece);
+    void *user;
+    const size_t *size; /* of each piece: how long the text is that takes as long */
+    uint32_t n;
+} sn_aside;
+
 /* Cubins for all that have none and are not left out: remembered ones, then those of nvJitLink but for kernels that are whole, then
- * those of ptxas, for what is kept. NULL: nothing is. (cubins.c) */
-void sn_cubins_make(sn_assembly *jobs, uint32_t n, const sn_cubins *keep, sn_pool *pool, sn_arena *arena);
+ * those of ptxas, for what is kept. NULL: nothing is. aside is done by the end in any case; NULL: there is nothing. (cubins.c) */
+void sn_cubins_make(sn_assembly *jobs, uint32_t n, const sn_cubins *keep, const sn_aside *aside, sn_pool *pool,
+                    sn_arena *arena);
 
 /* ---- nvJitLink, in this process (assemble.c) ---- */
 
@@ -38,8 +47,10 @@ sn_assembler *sn_assembler_open(sn_env *env);
 void sn_assembler_close(sn_assembler *as);
 /* What its cubins depend on besides text and architecture: "nvJitLink 13.0 of 92461096 bytes". False: it does not say. */
 bool sn_assembler_version(char *out, size_t size, const sn_assembler *as);
-/* Assemble all that are not left out, side by side on the pool; name, ptx, ptx_size and arch are filled in. A refusal is in the record. */
-void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, sn_pool *pool, sn_arena *arena);
+/* Assemble all that are not left out, side by side on the pool with what is aside (NULL: nothing), the longest first; name, ptx, ptx_size
+ * and arch are filled in. A refusal is in the record. as NULL: none of them, what is aside alone. */
+void sn_assemble(sn_assembler *as, sn_assembly *jobs, uint32_t n, const sn_aside *aside, sn_pool *pool,
+                 sn_arena *arena);
 
 /* ---- ptxas, a process for each text (ptxas.c) ---- */
 

@@ -4,6 +4,8 @@
  *     ptxas, a process for each           what is left, where cubins are kept: in the cache, or in an image
  *     the driver, which gives none away   what is left then (cuda_module.c)
  *
+ * What the caller has to do beside (the driver's texts, constants that go to the device) is done by the same threads in one go with
+ * nvJitLink's turn: one after the other would take as long as the longest of both together.
  * A process takes some milliseconds to start. The driver takes none, so that ptxas has a turn only where somebody is spared the
  * assembler later on. Cubins are remembered by text, architecture and version of the assembler; a turn in which everything
  * was remembered assembles nothing. One that nvJitLink refuses (a text newer than it) has a second chance with ptxas.
@@ -19,6 +21,7 @@ typedef struct turn {
     sn_ptxas *ptxas;
     char version[96]; /* "": it does not say, and nothing is remembered */
     sn_cache *cache;
+    const sn_aside *aside; /* NULL: nothing is left of it */
     sn_pool *pool;
     sn_arena *arena;
 } turn;
@@ -34,7 +37,7 @@ static sn_cache_key key_of(const sn_assembly *job, const char *version, sn_env *
 }
 
 static void assemble(const turn *t, sn_assembly *jobs, uint32_t n) {
-    if (t->link) sn_assemble(t->link, jobs, n, t->pool, t->arena);
+    if (t->link) sn_assemble(t->link, jobs, n, t->aside, t->pool, t->arena);
     else sn_ptxas_assemble(t->ptxas, jobs, n, t->pool, t->arena);
 }
 
@@ -73,8 +76,9 @@ static void note_absent(sn_ptxas *x) {
         snprintf(x->note, sizeof x->note, "ptxas: %s cannot be run; the driver assembles instead", x->path);
 }
 
-void sn_cubins_make(sn_assembly *jobs, uint32_t n, const sn_cubins *keep, sn_pool *pool, sn_arena *arena) {
-    turn t = {.cache = keep ? keep->cache : NULL, .pool = pool, .arena = arena};
+void sn_cubins_make(sn_assembly *jobs, uint32_t n, const sn_cubins *keep, const sn_aside *aside, sn_pool *pool,
+                    sn_arena *arena) {
+    turn t = {.cache = keep ? keep->cache : NULL, .aside = aside, .pool = pool, .arena = arena};
     bool *idle = SN_NEWN(arena, bool, n + 1);
     for (uint32_t i = 0; i < n; i++) idle[i] = jobs[i].left_out;
     /* It is large: a program that has all its cubins is not kept waiting. */
@@ -83,6 +87,8 @@ void sn_cubins_make(sn_assembly *jobs, uint32_t n, const sn_cubins *keep, sn_poo
         take_turn(&t, jobs, n);
         sn_assembler_close(t.link);
         t.link = NULL;
+    } else {
+        sn_assemble(NULL, NULL, 0, aside, pool, arena);
     }
     t.ptxas = keep ? keep->ptxas : NULL;
     if (!t.ptxas || !share_out(jobs, n, idle, true)) return;

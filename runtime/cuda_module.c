@@ -12,14 +12,6 @@
 
 enum { DRIVER_LOG = 8192 };
 
-static sn_assembly *assemble_all(sn_cuda *cu, const sn_rt_kernel *kernels, uint32_t n, sn_pool *pool,
-                                 const sn_cubins *keep, sn_arena *scratch) {
-    sn_assembly *jobs = SN_NEWN(scratch, sn_assembly, n);
-    for (uint32_t i = 0; i < n; i++) jobs[i] = sn_assembly_of(&kernels[i], cu->target.sm);
-    sn_cubins_make(jobs, n, keep, pool, scratch);
-    return jobs;
-}
-
 /* ---- the driver assembles ---- */
 
 /* A text on its way through the driver. */
@@ -56,32 +48,60 @@ static sn_status check_driver(const driven *d, sn_cuda *cu, sn_arena *scratch) {
     return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", d->job->name, reason);
 }
 
+/* All texts of the driver, and before them what is done beside. */
 typedef struct driving {
     sn_cuda *cu;
     driven *all;
+    uint32_t n;
+    const sn_beside *beside; /* NULL: nothing is left of it */
 } driving;
 
-/* On any thread: those of a pool have no current context. */
-static void drive_range(void *user, int64_t begin, int64_t end) {
+/* On any thread: those of a pool have no current context. Piece 0 is what is done beside, where there is something. */
+static void drive_piece(void *user, uint32_t piece) {
     driving *w = user;
     CUcontext popped;
     CUresult entered = w->cu->api.cuCtxPushCurrent(w->cu->context);
-    for (int64_t i = begin; i < end; i++) {
-        if (entered == CUDA_SUCCESS) run_driver(&w->all[i], w->cu);
-        else w->all[i].result = entered, w->all[i].call = "cuCtxPushCurrent";
-    }
+    driven *d = w->beside ? &w->all[piece] - 1 : &w->all[piece];
+    if (w->beside && !piece) w->beside->body(w->beside->user);
+    else if (entered == CUDA_SUCCESS) run_driver(d, w->cu);
+    else d->result = entered, d->call = "cuCtxPushCurrent";
     if (entered == CUDA_SUCCESS) w->cu->api.cuCtxPopCurrent(&popped);
 }
 
-/* All that there is no cubin of, side by side. */
-static sn_status drive_all(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *jobs, const sn_rt_kernel *kernels,
-                           uint32_t n, sn_pool *pool, sn_arena *scratch) {
-    driving w = {cu, SN_NEWN(scratch, driven, n)};
-    uint32_t count = 0;
+static void drive_range(void *user, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) drive_piece(user, (uint32_t)i);
+}
+
+/* What goes on beside the assembler of the toolkit: texts that it would not get, the longest as early as its own; and first of all what
+ * needs no processor. */
+static sn_aside plan_aside(driving *w, sn_arena *scratch) {
+    size_t *size = SN_NEWN(scratch, size_t, w->n + 1);
+    uint32_t n = 0;
+    if (w->beside) size[n++] = SIZE_MAX;
+    for (uint32_t i = 0; i < w->n; i++) size[n++] = w->all[i].job->ptx_size;
+    return (sn_aside){drive_piece, w, size, n};
+}
+
+/* Cubins, or modules where the driver assembles. A text that is whole is the driver's at once where no ptxas has a turn; it may get others,
+ * that were refused, afterwards. */
+static sn_status assemble_all(sn_cuda_code *out, sn_assembly *jobs, sn_cuda *cu, const sn_rt_kernel *kernels,
+                              uint32_t n, sn_pool *pool, const sn_cubins *keep, const sn_beside *beside,
+                              sn_arena *scratch) {
+    driving w = {cu, SN_NEWN(scratch, driven, n + 1), 0, beside};
+    for (uint32_t i = 0; i < n; i++) {
+        if (!jobs[i].left_out && jobs[i].whole && !(keep && keep->ptxas))
+            w.all[w.n++] = drive(&out[i].module, &jobs[i], scratch);
+    }
+    sn_aside aside = plan_aside(&w, scratch);
+    sn_cubins_make(jobs, n, keep, &aside, pool, scratch);
+    for (uint32_t i = 0; i < w.n; i++) SN_TRY(check_driver(&w.all[i], cu, scratch));
+    w.n = 0;
+    w.beside = NULL;
     for (uint32_t i = 0; i < n; i++)
-        if (!kernels[i].library && !jobs[i].cubin) w.all[count++] = drive(&out[i].module, &jobs[i], scratch);
-    sn_pool_run(pool, count, drive_range, &w);
-    for (uint32_t i = 0; i < count; i++) SN_TRY(check_driver(&w.all[i], cu, scratch));
+        if (!kernels[i].library && !jobs[i].cubin && !out[i].module)
+            w.all[w.n++] = drive(&out[i].module, &jobs[i], scratch);
+    sn_pool_run(pool, w.n, drive_range, &w);
+    for (uint32_t i = 0; i < w.n; i++) SN_TRY(check_driver(&w.all[i], cu, scratch));
     return SN_OK;
 }
 
@@ -137,16 +157,18 @@ static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job
 }
 
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
-                            uint32_t n, sn_pool *pool, const sn_cubins *keep) {
+                            uint32_t n, sn_pool *pool, const sn_cubins *keep, const sn_beside *beside) {
     sn_arena scratch;
     sn_arena_init(&scratch, cu->env);
     double start = sn_now_us();
-    const sn_assembly *jobs = assemble_all(cu, kernels, n, pool, keep, &scratch);
-    sn_status status = drive_all(out, cu, jobs, kernels, n, pool, &scratch);
+    sn_assembly *jobs = SN_NEWN(&scratch, sn_assembly, n + 1);
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) jobs[i] = sn_assembly_of(&kernels[i], cu->target.sm), any |= !jobs[i].left_out;
+    sn_status status = assemble_all(out, jobs, cu, kernels, n, pool, keep, beside, &scratch);
     double assembled = sn_now_us();
     for (uint32_t i = 0; i < n && status == SN_OK; i++)
         if (!kernels[i].library) status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
-    times->assemble_us += assembled - start;
+    if (any) times->assemble_us += assembled - start; /* else all of it was what was done beside */
     times->load_us += sn_now_us() - assembled;
     sn_arena_free(&scratch);
     return status;

@@ -22,7 +22,7 @@ void sn_image_assemble(sn_image_part *part, const sn_cubins *keep, sn_env *env, 
     sn_pool *pool = sn_pool_new(env, 0);
     uint32_t without = 0;
     for (uint32_t i = 0; i < part->n_kernels; i++) jobs[i] = sn_assembly_of(&part->kernels[i].launch, part->sm);
-    sn_cubins_make(jobs, part->n_kernels, keep, pool, arena);
+    sn_cubins_make(jobs, part->n_kernels, keep, NULL, pool, arena);
     for (uint32_t i = 0; i < part->n_kernels; i++) {
         sn_rt_kernel *k = &part->kernels[i].launch;
         k->cubin = jobs[i].cubin;

@@ -8,6 +8,7 @@
 #include "runtime/prog.h"
 
 #include "runtime/clock.h"
+#include "runtime/upload.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -210,15 +211,14 @@ static bool *find_run_buffers(sn_prog *p) {
 
 enum { OF_RUNS, OF_PREPARE };
 
-/* A constant without elements has no place and maybe no elements to read. */
-static sn_status upload(sn_prog *p, void *to, const void *from, size_t size) {
-    if (!size) return SN_OK;
-    if (p->cu) return sn_cuda_upload(p->cu, to, from, size, NULL);
-    memcpy(to, from, size);
-    return SN_OK;
+/* A constant without elements has no place and maybe no elements to read. What goes to a device goes later (sn_uploads_run). */
+static void upload(sn_prog *p, sn_uploads *later, void *to, const void *from, size_t size) {
+    if (!size) return;
+    if (p->cu) SN_PUSH(&p->arena, &later->list, ((sn_upload){to, from, size}));
+    else memcpy(to, from, size);
 }
 
-static sn_status load_consts(sn_prog *p) {
+static sn_status load_consts(sn_prog *p, sn_uploads *later) {
     const bool *in_runs = find_run_buffers(p);
     size_t offset[2] = {0};
     int64_t bytes = 0;
@@ -236,11 +236,11 @@ static sn_status load_consts(sn_prog *p) {
         if (stays(p, b)) continue;
         char *at = (char *)p->const_block[of] + offset[of];
         SN_TRY(buf_bytes(&bytes, p, b));
-        SN_TRY(upload(p, at, sn_buf_data(p->m, b), (size_t)bytes));
+        upload(p, later, at, sn_buf_data(p->m, b), (size_t)bytes);
         p->consts[number] = p->place[i] = at;
         offset[of] += sn_storage_round((size_t)bytes);
     }
-    return p->cu && offset[OF_RUNS] + offset[OF_PREPARE] ? sn_cuda_sync(p->cu, NULL) : SN_OK;
+    return SN_OK;
 }
 
 /* ---- kernels ---- */
@@ -344,14 +344,18 @@ static sn_status ready_calls(sn_prog *p) {
     return SN_OK;
 }
 
-static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads, const sn_cubins *keep) {
+/* ... and the constants, meanwhile. */
+static sn_status load_gpu_kernels(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads, const sn_cubins *keep,
+                                  sn_uploads *uploads) {
+    sn_beside beside = {sn_uploads_run, uploads};
     p->cuda_codes = SN_NEWN(&p->arena, sn_cuda_code, p->n_codes);
     p->pool = sn_pool_new(p->env, p->n_codes > 1 ? threads : 1);
     sn_status status = sn_cuda_enter(p->cu);
     if (status == SN_OK) {
         status = ready_calls(p);
         if (status == SN_OK)
-            status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool, keep);
+            status = sn_cuda_code_load(p->cuda_codes, &p->times, p->cu, kernels, p->n_codes, p->pool, keep, &beside);
+        if (status == SN_OK) status = sn_uploads_check(uploads);
         sn_cuda_leave(p->cu);
     }
     sn_pool_free(p->pool);
@@ -408,17 +412,17 @@ static sn_status load(sn_prog *p, const sn_rt_kernel *kernels, uint32_t threads,
     SN_TRY(describe_kernels(p, kernels));
     SN_TRY(load_buffers(p));
     SN_TRY(load_steps(p));
-    double start = sn_now_us();
-    SN_TRY(load_consts(p));
-    p->times.upload_us = sn_now_us() - start;
+    sn_uploads uploads = {.cu = p->cu};
+    SN_TRY(load_consts(p, &uploads));
     if (p->cu) {
-        SN_TRY(load_gpu_kernels(p, kernels, threads, keep));
+        SN_TRY(load_gpu_kernels(p, kernels, threads, keep, &uploads));
+        p->times.upload_us = uploads.took_us;
     } else {
         if (any_parallel(p)) p->pool = sn_pool_new(p->env, threads);
         SN_TRY(ready_calls(p));
     }
     SN_TRY(sn_prog_pick(p));
-    start = sn_now_us();
+    double start = sn_now_us();
     SN_TRY(prepare(p));
     p->times.prepare_us = sn_now_us() - start;
     return SN_OK;

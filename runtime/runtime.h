@@ -192,6 +192,12 @@ void sn_watched_print(struct sn_text *t, const sn_watched *w);
 /* DIR/002_k1_reads_x.npy, which is put in path. SN_ERROR_FILE: errno says why; nothing is recorded in env. */
 sn_status sn_watched_save(char path[SN_PATH_MOST], sn_env *env, const char *dir, const sn_watched *w);
 
+/* The assembler of the toolkit is a large library, and opening it takes longer than making some kernels: a thread does it while passes run.
+ * NULL: there is none, since threads are the caller's affair, or there are no more. */
+typedef struct sn_warming sn_warming;
+sn_warming *sn_assembler_warm(sn_env *env);
+void sn_warming_end(sn_warming *w); /* waits for it; NULL: nothing happens */
+
 /* Host time of phases of loading, in microseconds. */
 typedef struct sn_prog_times {
     double assemble_us, load_us, upload_us, prepare_us;

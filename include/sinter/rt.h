@@ -113,7 +113,8 @@ typedef struct sn_rt_times {
     double device_us; /* opening the CUDA device, the first time: what the driver itself takes to start */
     double verify_us; /* checksums of constants and of the code that is used */
     double load_us;   /* everything else; of that: */
-    double upload_us, modules_us, prepare_us; /* constants to the device; kernels; what depends on constants alone */
+    double upload_us; /* constants to the device; meanwhile kernels are assembled that have no cubin for it */
+    double modules_us, prepare_us; /* kernels; what depends on constants alone */
 } sn_rt_times;
 SN_RT_API void sn_rt_load_times(sn_rt_times *out, const sn_rt_program *p);
 /* "host", "sm_90a": the part of the image that was chosen. "" for NULL. */

@@ -46,6 +46,7 @@
  * the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that gain by it.
  * Cost: linear in the kernel.
  */
+#include "ir/loop/equal.h"
 #include "passes/base/rebuild.h"
 
 #include "passes/loops/wide_columns.h"
@@ -696,12 +697,16 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_kern_list out = {0};
     sn_users users;
     uint32_t n = m->kernels.n;
+    sn_kern_set left = {.m = m, .arena = cx->scratch}; /* as they are: what is equal to one of them stays so, too */
     sn_users_find(&users, m, cx->scratch);
     for (uint32_t i = 0; i < n; i++) {
         cut c = {.cx = cx, .m = m, .k = m->kernels.at[i]}, rest = c;
-        if (!sn_kern_get(m, c.k)->scheduled && cut_kernel(&c, &out, &users, i)) {
+        bool known = sn_kern_get(m, c.k)->scheduled || sn_kern_set_find(&left, c.k, NULL).i;
+        if (!known && cut_kernel(&c, &out, &users, i)) {
             rest.again = *changed = true;
             if (leaves_much(&c)) cut_kernel(&rest, &out, &users, i);
+        } else if (!known) {
+            sn_kern_set_add(&left, c.k);
         }
         SN_PUSH(&m->arena, &out, c.k);
     }

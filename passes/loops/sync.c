@@ -49,12 +49,24 @@ typedef struct sync {
     uint32_t made;          /* accesses so far */
     const turn *turn;       /* innermost */
     uint32_t block_axes;    /* kinds of block axes that the kernel has, as bits */
+    sn_notes boxes;         /* by barrier: is it one of boxes? Until there are more barriers */
+    sn_notes rests;         /* by offset: what is left of it beside the copies of a loop ... */
+    sn_axis rests_of;       /* ... of that axis */
     bool changed;
 } sync;
 
 static uint32_t kind_bit(const sn_stmt_rec *r) {
     bool of_block = r->kind == SN_AXIS_CLUSTER || r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y;
     return r->axis.i && of_block ? 1u << r->kind : 0;
+}
+
+static bool is_box_barrier(sync *sy, sn_stmt s) {
+    uint64_t is;
+    if (!sn_lops[sn_stmt_get(sy->m, s)->op].syncs) return false;
+    if (sn_notes_find(&sy->boxes, s.i, &is)) return is;
+    is = sn_is_box_barrier(sy->m, s);
+    sn_notes_set(&sy->boxes, s.i, is);
+    return is;
 }
 
 /* ---- do two accesses belong to one thread? ---- */
@@ -190,12 +202,12 @@ static bool fails_for_good(const sync *sy, sn_stmt s, sn_stmt loop) {
 
 /* Is there a barrier between them, s coming first in the text, in every iteration of the loop that comes to them? Then all that
  * is left is the next iteration. */
-static bool barrier_behind(const sync *sy, sn_stmt s, sn_stmt earlier, sn_stmt loop) {
+static bool barrier_behind(sync *sy, sn_stmt s, sn_stmt earlier, sn_stmt loop) {
     common_parent(sy->m, &s, &earlier);
     for (sn_stmt up = sn_stmt_get(sy->m, s)->parent; up.i != loop.i; up = sn_stmt_get(sy->m, up)->parent)
         if (!fails_for_good(sy, up, loop)) return false;
     for (; s.i && s.i != earlier.i; s = sn_next(sy->m, s))
-        if (sn_lops[sn_stmt_get(sy->m, s)->op].syncs && !sn_is_box_barrier(sy->m, s)) return true;
+        if (sn_lops[sn_stmt_get(sy->m, s)->op].syncs && !is_box_barrier(sy, s)) return true;
     return false;
 }
 
@@ -209,8 +221,19 @@ static bool is_turn_of(const sync *sy, sn_ix atom, sn_stmt a, sn_stmt b, sn_stmt
     return true;
 }
 
+/* The offset in a copy of the buffer. */
+static sn_ix rest_of(sync *sy, sn_ix e, const copies *of) {
+    uint64_t rest;
+    if (!sn_axis_eq(sy->rests_of, of->ax)) sy->rests = (sn_notes){.arena = sy->cx->scratch};
+    sy->rests_of = of->ax;
+    if (sn_notes_find(&sy->rests, e.i, &rest)) return (sn_ix){(uint32_t)rest};
+    sn_ix left = sn_ix_sub(sy->m, e, sn_ix_scale(sy->m, of->atom, of->step));
+    sn_notes_set(&sy->rests, e.i, left.i);
+    return left;
+}
+
 /* Do both walk over copies of the buffer, another one in the next iteration: c*((.. + loop) mod n) + an offset below c? */
-static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
+static bool alternate(sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
     copies of = {.m = sy->m, .ax = sn_stmt_axis(sy->m, loop)}, of_a, of_b;
     sn_ix e[] = {sn_stmt_get(sy->m, a)->ix, sn_stmt_get(sy->m, b)->ix};
     note_copies(&of, e[0], &of_a);
@@ -219,7 +242,7 @@ static bool alternate(const sync *sy, sn_stmt a, sn_stmt b, sn_stmt loop) {
     if (!of_a.atom.i || of_a.atom.i != of_b.atom.i || of_a.n < 2 || step != of_b.step) return false;
     if (!barrier_behind(sy, b, a, loop) || !is_turn_of(sy, of_a.atom, a, b, loop)) return false;
     for (int i = 0; i < 2; i++) {
-        sn_ix rest = sn_ix_sub(sy->m, e[i], sn_ix_scale(sy->m, of_a.atom, step));
+        sn_ix rest = rest_of(sy, e[i], &of_a);
         sn_range range = sn_ix_range(sy->m, rest);
         if (sn_ix_uses_axis(sy->m, rest, of.ax) || range.lo < 0 || range.hi >= step) return false;
     }
@@ -238,7 +261,7 @@ static sn_range offsets_in(const sync *sy, sn_stmt s, sn_stmt loop, int64_t i) {
 
 /* An inner loop has both, and a barrier between them in each iteration: then the last one of an iteration of the outer loop meets
  * the first one of the next alone. Are these apart? */
-static bool ends_meet_apart(const sync *sy, sn_stmt earlier, sn_stmt s, sn_stmt outer) {
+static bool ends_meet_apart(sync *sy, sn_stmt earlier, sn_stmt s, sn_stmt outer) {
     sn_stmt a = earlier, b = s, loop = common_parent(sy->m, &a, &b);
     const sn_stmt_rec *r = loop.i ? sn_stmt_get(sy->m, loop) : NULL;
     int64_t n;
@@ -250,7 +273,7 @@ static bool ends_meet_apart(const sync *sy, sn_stmt earlier, sn_stmt s, sn_stmt 
 }
 
 /* The statement that a barrier must stand before, so that s comes after the earlier access; none: nothing is needed. */
-static sn_stmt barrier_between(const sync *sy, const access *earlier, sn_stmt s) {
+static sn_stmt barrier_between(sync *sy, const access *earlier, sn_stmt s) {
     const sn_stmt none = {0};
     sn_stmt carrier = carrier_of(sy, earlier), first = earlier->s, later = s;
     if (by_first_thread(sy, first) && by_first_thread(sy, s)) return none;
@@ -287,6 +310,7 @@ static void visit_access(sync *sy, sn_stmt s) {
         sn_stmt before = barrier_between(sy, &sy->pending.at[k], s);
         if (!before.i) continue;
         sn_put_barrier(sy->m, sn_at_before(sy->m, before));
+        sy->boxes = (sn_notes){.arena = sy->cx->scratch};
         settle(sy, before);
         sy->changed = true;
         break;
@@ -300,7 +324,7 @@ static void visit(sync *sy, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(sy->m, s);
     if (!r->parent.i && sn_is_grid(sy->m, s)) sy->pending.n = 0; /* no segment reads what another one stores */
     if (sn_is_access(r)) visit_access(sy, s);
-    else if (sn_is_box_barrier(sy->m, s)) settle_boxes(sy);
+    else if (is_box_barrier(sy, s)) settle_boxes(sy);
     else if (sn_lops[r->op].syncs) settle(sy, s);
     bool again = sn_is_nest(r) && (r->kind == SN_AXIS_SEQ || r->kind == SN_AXIS_UNROLL);
     if (!again || kinds_around(sy->m, s) == sy->block_axes) {
@@ -322,7 +346,7 @@ static void visit_region(sync *sy, sn_stmt first) {
 sn_status sn_pass_sync(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        sync sy = {.cx = cx, .m = m, .k = m->kernels.at[i]};
+        sync sy = {.cx = cx, .m = m, .k = m->kernels.at[i], .boxes.arena = cx->scratch, .rests.arena = cx->scratch};
         if (!sn_kern_get(m, sy.k)->scheduled) continue;
         for (sn_stmt s = sn_stmt_walk_first(m, sy.k); s.i; s = sn_stmt_walk_next(m, s))
             sy.block_axes |= kind_bit(sn_stmt_get(m, s));

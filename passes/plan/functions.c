@@ -15,34 +15,26 @@
  *
  *     kernel @k7(x, ..) { .. load x[i + 640] .. }    ->    kernel @k0(x: f32[640] in ..) { .. load x[i] .. } ; call @k0(x + 640, ..)
  *
- * Two kernels are equal when their text is, without names and notes (sn_kern_print_plain); the first stays, and comes from the nodes
- * of all. A call keeps those that it is of. Cost: linear in the text of the kernels.
+ * Of equal kernels (ir/loop/equal.h) the first stays, and comes from the nodes of all. A call keeps those that it
+ * is of. Cost: linear in the kernels.
  */
 #include "ir/loop/box.h"
 #include "ir/loop/library.h"
 #include "ir/loop/repeats.h"
+#include "ir/loop/equal.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
 
 enum { WIDEST_ACCESS = 16 };
 
-/* The kernels that stay, by their text. */
-typedef struct known {
-    const char *text;
-    size_t size;
-    uint64_t hash;
-    sn_kern kern;
-} known;
-
 typedef struct outliner {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_buf *storage; /* by buffer id: where the chain of its storage begins */
     bool *output;    /* by buffer id: an output, or a window of one */
-    sn_text text;
-    known *slots;
-    uint32_t slot_cap; /* a power of two */
+    const sn_kern_list *alternatives;
+    sn_kern_set stay; /* but for alternatives */
 } outliner;
 
 /* ---- what the plan knows ---- */
@@ -195,58 +187,52 @@ static void add_formals(outliner *o, sn_arg_list *args, const sn_kern_list *set,
 
 /* ---- equal kernels ---- */
 
-static known *find(outliner *o, uint64_t hash) {
-    uint32_t s = (uint32_t)hash & (o->slot_cap - 1);
-    for (; o->slots[s].kern.i; s = (s + 1) & (o->slot_cap - 1)) {
-        const known *n = &o->slots[s];
-        if (n->hash == hash && n->size == o->text.n && !memcmp(n->text, o->text.s, n->size)) break;
-    }
-    return &o->slots[s];
-}
-
-/* The kernel that k is equal to: itself when it is the first. Alternatives are part of what it is. */
-static sn_kern first_equal(outliner *o, const sn_kern_list *set) {
-    sn_kern k = set->at[0];
-    sn_text_clear(&o->text);
-    for (uint32_t i = 0; i < set->n; i++) sn_kern_print_plain(&o->text, o->m, set->at[i]);
-    uint64_t hash = sn_hash_bytes(0, o->text.s, o->text.n);
-    known *n = find(o, hash);
-    if (!n->kern.i) *n = (known){sn_strndup(o->cx->scratch, o->text.s, o->text.n), o->text.n, hash, k};
-    else sn_remark(o->cx, sn_kern_get(o->m, k)->name, "is @%s", sn_kern_get(o->m, n->kern)->name);
-    return n->kern;
-}
-
 /* A kernel and its alternatives. */
-static sn_kern_list set_of(const outliner *o, const sn_kern_list *alternatives, sn_kern k) {
+static sn_kern_list set_of(const outliner *o, sn_kern k) {
     sn_kern_list set = {0};
     SN_PUSH(o->cx->scratch, &set, k);
-    for (uint32_t i = 0; i < alternatives->n; i++)
-        if (sn_kern_eq(sn_kern_get(o->m, alternatives->at[i])->alternative_of, k))
-            SN_PUSH(o->cx->scratch, &set, alternatives->at[i]);
+    for (uint32_t i = 0; i < o->alternatives->n; i++)
+        if (sn_kern_eq(sn_kern_get(o->m, o->alternatives->at[i])->alternative_of, k))
+            SN_PUSH(o->cx->scratch, &set, o->alternatives->at[i]);
     return set;
+}
+
+/* Alternatives are part of what a kernel is. */
+static bool same_alternatives(void *user, sn_kern a, sn_kern b) {
+    const outliner *o = user;
+    if (!o->alternatives->n) return true;
+    const sn_kern_list x = set_of(o, a), y = set_of(o, b);
+    if (x.n != y.n) return false;
+    for (uint32_t i = 1; i < x.n; i++)
+        if (!sn_kerns_equal(o->m, x.at[i], y.at[i])) return false;
+    return true;
+}
+
+/* The kernel that k is equal to: itself when it is the first. */
+static sn_kern first_equal(outliner *o, sn_kern k) {
+    sn_kern first = sn_kern_set_find(&o->stay, k, &(sn_kern_relation){same_alternatives, o});
+    if (first.i) sn_remark(o->cx, sn_kern_get(o->m, k)->name, "is @%s", sn_kern_get(o->m, first)->name);
+    else sn_kern_set_add(&o->stay, k);
+    return first.i ? first : k;
 }
 
 void sn_plan_functions(sn_pass_ctx *cx, const sn_kern_list *alternatives) {
     sn_module *m = cx->m;
-    uint32_t cap = 16;
     sn_kern_list stay = {0};
-    while (cap < 2 * m->kernels.n) cap *= 2;
-    outliner o = {.cx = cx, .m = m, .slot_cap = cap, .slots = SN_NEWN(cx->scratch, known, cap)};
+    outliner o = {.cx = cx, .m = m, .alternatives = alternatives, .stay = {.m = m, .arena = cx->scratch}};
     find_storage(&o);
-    sn_text_init(&o.text, m->env);
     uint32_t *number = SN_NEWN(cx->scratch, uint32_t, m->bufs.count); /* of the argument that a buffer is, from 1 */
     uses *of = SN_NEWN(cx->scratch, uses, m->bufs.count);
     for (uint32_t i = 0; i < m->wrap.steps.n; i++) {
         sn_step *s = &m->wrap.steps.at[i];
         if (s->kind != SN_STEP_CALL) continue;
-        const sn_kern_list set = set_of(&o, alternatives, s->kern);
+        const sn_kern_list set = set_of(&o, s->kern);
         add_formals(&o, &s->args, &set, number, of);
-        sn_kern stays = first_equal(&o, &set);
+        sn_kern stays = first_equal(&o, s->kern);
         s->text = sn_kern_get(m, s->kern)->from;
         if (!sn_kern_eq(stays, s->kern)) sn_kern_add_from(m, stays, s->text);
         for (uint32_t k = 0; k < set.n && sn_kern_eq(stays, s->kern); k++) SN_PUSH(&m->arena, &stay, set.at[k]);
         s->kern = stays;
     }
     m->kernels = stay; /* calls have the order of the kernels */
-    sn_text_free(&o.text);
 }

@@ -65,6 +65,8 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
 
 /* Headers that agree with the pinned one, the best by the model first (contract_tiles.c). */
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned);
+/* What their model counts for a header, of any tile. */
+double sn_contract_tiles_cycles(const sn_contract *ct, const sn_sched *sc);
 /* Instructions with which a thread computes a result from its sum; few are counted with storing it: 0. Walks the kernel:
  * models, which ask for each of hundreds of tiles, read `behind`. */
 double sn_contract_behind(const sn_contract *ct);

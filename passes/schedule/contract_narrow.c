@@ -124,4 +124,9 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     choose_stages(&sc, ct, SN_NARROW_FLIGHT * sn_ceil_div((int64_t)t->flight_bytes * t->units, blocks), room);
     sn_schedule_propose(out, ct->cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(ct->m, &ct->c, t) + SN_PRODUCT_RESULTS;
+    /* Threads that take several left operands apart are what a block waits for. */
+    if (ct->n_terms && ct->c.n_states > 1) {
+        double busy = sn_contract_tiles_cycles(ct, &sc);
+        if (busy > out->cycles) out->cycles = busy;
+    }
 }

@@ -194,6 +194,8 @@ static double cycles(const sn_contract *ct, const sn_target *t, const sn_sched *
            write_cycles(ct, t, last) * SN_PRODUCT_LAST / 100;
 }
 
+double sn_contract_tiles_cycles(const sn_contract *ct, const sn_sched *sc) { return cycles(ct, ct->cx->target, sc); }
+
 /* Of an element of a left operand that passes through registers: its terms, or as it is. */
 static int64_t fragment_bytes(const sn_contract *ct) {
     return (int64_t)sn_dtype_bytes(sn_mmas[ct->mma].operand) * (ct->n_terms ? ct->n_terms : 1);

@@ -21,6 +21,7 @@
 #include "ir/loop/build.h"
 #include "passes/schedule/alone.h"
 #include "passes/schedule/members.h"
+#include "passes/schedule/once.h"
 
 typedef struct scheduler {
     sn_sched_class cls;
@@ -48,6 +49,10 @@ _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),
 
 /* ---- choosing ---- */
 
+bool sn_schedule_may_follow(const sn_schedule_shape *sh) {
+    return sh->n_nests && sh->rows * sh->max_count <= SN_FOLLOW_MOST;
+}
+
 /* A small kernel that reads what another one's blocks leave takes the shape of those blocks, so that it can be their
  * tail: one result by one block, or the same columns by the same threads, where they read as little as a tail may. */
 static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched) {
@@ -55,8 +60,7 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
     uint32_t first = sn_kern_follows(m, sh->users, sh->at);
     if (first == UINT32_MAX || !cx->target->is_gpu || sched->cls != SN_SCHED_NONE || !sh->all_perfect) return;
     const sn_kern_rec *a = sn_kern_get(m, m->kernels.at[first]);
-    if (!a->scheduled || sn_kern_is_library(a) || !sh->n_nests || sh->rows * sh->max_count > SN_FOLLOW_MOST ||
-        sn_sched_cluster(&a->sched) > 1)
+    if (!a->scheduled || sn_kern_is_library(a) || !sn_schedule_may_follow(sh) || sn_sched_cluster(&a->sched) > 1)
         return;
     bool one =
         sh->rows == 1 && sh->max_count <= SN_FOLLOW_ONE && sh->max_count <= (int64_t)a->sched.block_x * SN_FOLLOW_STEPS;
@@ -386,9 +390,11 @@ sn_status sn_pass_schedule(sn_pass_ctx *cx, bool *changed) {
     bool wants_more = cx->choosing && cx->choosing->multi != SN_MULTI_OFF && cx->target->is_gpu;
     const bool *constant = wants_more ? sn_kerns_constant(cx->m, cx->scratch) : NULL;
     sn_users_find(&users, cx->m, cx->scratch);
+    const sn_equal *equal = sn_schedule_once(cx, &users);
     for (uint32_t i = 0; i < cx->m->kernels.n; i++) {
         if (is_done(cx, cx->m->kernels.at[i])) continue;
-        SN_TRY(schedule_kernel(wants_more && !constant[i] ? &more : NULL, cx, &users, i));
+        if (equal && equal[i].of.i) sn_kern_take(cx->m, cx->m->kernels.at[i], &equal[i]);
+        else SN_TRY(schedule_kernel(wants_more && !constant[i] ? &more : NULL, cx, &users, i));
         *changed = true;
     }
     for (uint32_t i = 0; i < more.n; i++) SN_PUSH(&cx->m->arena, &cx->m->kernels, more.at[i]);

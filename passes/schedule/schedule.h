@@ -58,6 +58,8 @@ typedef struct sn_schedule_shape {
 
 /* Of the kernel at a position. */
 sn_status sn_schedule_look(sn_schedule_shape *out, sn_pass_ctx *cx, const sn_users *users, uint32_t at);
+/* Is it so small that it may take its shape from a kernel in front of it? (schedule.c) */
+bool sn_schedule_may_follow(const sn_schedule_shape *sh);
 /* Are there rows that run side by side, made of perfect nests? */
 bool sn_schedule_has_rows(const char **why_not, const sn_schedule_shape *sh);
 /* Is the kernel of the kind that `mixed-order-reduction` makes (mixed_match.c)? NULL: no. */

@@ -293,7 +293,7 @@ Test(cache_code, cubins_are_found) {
         kernels[0].ptx = rounds[r].first;
         kernels[0].ptx_size = strlen(rounds[r].first);
         cr_assert_eq(sn_cuda_enter(cu), SN_OK);
-        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, 4, pool, &(sn_cubins){.cache = c}), SN_OK, "%s",
+        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, 4, pool, &(sn_cubins){.cache = c}, NULL), SN_OK, "%s",
                      env.message);
         cr_expect(*linked - before == rounds[r].linked && c->hits == rounds[r].hits, "round %zu: %u, %u", r,
                   *linked - before, c->hits);

@@ -210,13 +210,13 @@ Test(ptxas, cubins_are_kept) {
         sn_cache *c = sn_cache_open(&f.arena, folder, 1 << 20);
         if (rounds[r].touched) cr_assert_eq(system(sn_strf(&f.arena, "touch -d 2001-01-01 %s", f.path)), 0);
         again(&f);
-        sn_cubins_make(f.jobs, f.n, &(sn_cubins){.cache = c, .ptxas = &f.x}, f.pool, &f.arena);
+        sn_cubins_make(f.jobs, f.n, &(sn_cubins){.cache = c, .ptxas = &f.x}, NULL, f.pool, &f.arena);
         cr_expect(is_good(&f.jobs[0]) && is_good(&f.jobs[1]) && !f.jobs[2].cubin);
         cr_expect(runs(&f) == rounds[r].runs && c->hits == rounds[r].hits, "round %zu: %u runs, %u hits", r, runs(&f),
                   c->hits);
     }
     again(&f);
-    sn_cubins_make(f.jobs, f.n, NULL, f.pool, &f.arena); /* for nobody: the driver is quicker */
+    sn_cubins_make(f.jobs, f.n, NULL, NULL, f.pool, &f.arena); /* for nobody: the driver is quicker */
     cr_expect(!f.jobs[0].cubin && runs(&f) == 7);
     end(&f);
 }
@@ -230,9 +230,9 @@ Test(ptxas, is_missed) {
     sn_image_part part = {.target = "sm_90a", .sm = 90, .kernels = &k, .n_kernels = 1};
     sn_ptxas none = {0}, named = {.path = "/no/such/ptxas", .named = true};
     add(&f, "good", "8.0");
-    sn_cubins_make(f.jobs, 1, &(sn_cubins){.ptxas = &none}, f.pool, &f.arena);
+    sn_cubins_make(f.jobs, 1, &(sn_cubins){.ptxas = &none}, NULL, f.pool, &f.arena);
     cr_expect_str_eq(none.note, "");
-    sn_cubins_make(f.jobs, 1, &(sn_cubins){.ptxas = &named}, f.pool, &f.arena);
+    sn_cubins_make(f.jobs, 1, &(sn_cubins){.ptxas = &named}, NULL, f.pool, &f.arena);
     cr_expect_str_eq(named.note, "ptxas: /no/such/ptxas cannot be run; the driver assembles instead");
     sn_image_assemble(&part, &(sn_cubins){.ptxas = &none}, &f.env, &f.arena);
     cr_expect_str_eq(none.note,

@@ -191,7 +191,7 @@ Test(assembler, assembles_and_refuses_side_by_side) {
         jobs[i].ptx_size = strlen(jobs[i].ptx);
         strcpy(jobs[i].arch, "-arch=sm_90");
     }
-    sn_assemble(as, jobs, 3, pool, &arena);
+    sn_assemble(as, jobs, 3, NULL, pool, &arena);
     cr_assert(jobs[0].cubin && jobs[2].cubin && !jobs[1].cubin);
     cr_assert_eq(memcmp(jobs[0].cubin, "\177ELF", 4), 0);
     cr_assert_not_null(jobs[1].log);
@@ -683,7 +683,7 @@ Test(program, the_driver_assembles_side_by_side) {
     for (uint32_t threads = 1; threads <= 4; threads++) {
         sn_pool *pool = sn_pool_new(&env, threads);
         cr_assert_eq(sn_cuda_enter(cu), SN_OK);
-        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, KERNELS, pool, NULL), SN_OK, "%s", env.message);
+        cr_assert_eq(sn_cuda_code_load(code, &times, cu, kernels, KERNELS, pool, NULL, NULL), SN_OK, "%s", env.message);
         cr_assert(fake.modules == KERNELS && fake.depth == 1, "%d modules, %d contexts", fake.modules, fake.depth);
         sn_cuda_code_unload(cu, code, KERNELS);
         sn_cuda_leave(cu);
