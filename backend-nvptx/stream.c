@@ -21,6 +21,9 @@
  *
  * A copy whose address is no register stays without a policy.
  *
+ * Blocks that copy what others have asked for, and wait for each other, do it the other way round: what is asked for stays, what has been
+ * copied goes first.
+ *
  * The text is rewritten because LLVM 22 has no name for the policy of a load. It writes one instruction a line.
  */
 #include "backend-nvptx/nvptx.h"
@@ -66,7 +69,8 @@ bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k, sn_aren
     return t->sm == HOPPER && all >= t->cache_bytes && bytes_stored(m, k, scratch) * SHARE >= all;
 }
 
-static const char LOAD[] = "ld.global.nc", COPY[] = "cp.async.", TO[] = ".shared.global [%rd";
+static const char LOAD[] = "ld.global.nc", COPY[] = "cp.async.", TO[] = ".shared.global [%rd",
+                  PREFETCH[] = "cp.async.bulk.prefetch.L2.global";
 
 /* Where an instruction's name begins. */
 static const char *first_word(const char *line, const char *end) {
@@ -80,11 +84,11 @@ static bool starts(const char *s, const char *end, const char *with) {
 }
 
 /* From `at` on as it is, with the policy as its last operand. */
-static void put_rest(sn_text *t, const char *at, const char *end) {
+static void put_rest(sn_text *t, const char *at, const char *end, const char *policy) {
     const char *semicolon = end;
     while (semicolon > at && *semicolon != ';') semicolon--;
     sn_text_putn(t, at, (size_t)(semicolon - at));
-    sn_text_put(t, ", %stream;\n");
+    sn_text_printf(t, ", %s;\n", policy);
 }
 
 static bool put_load(sn_text *t, const char *line, const char *end) {
@@ -93,7 +97,7 @@ static bool put_load(sn_text *t, const char *line, const char *end) {
     const char *rest = name + strlen(LOAD);
     sn_text_putn(t, line, (size_t)(rest - line));
     sn_text_put(t, ".L2::cache_hint");
-    put_rest(t, rest, end);
+    put_rest(t, rest, end, "%stream");
     return true;
 }
 
@@ -106,13 +110,29 @@ static bool put_copy(sn_text *t, const char *line, const char *end) {
     while (*rest != ']' && *rest != '+' && *rest != '-') rest++;
     sn_text_printf(t, "\txor.b64 \t%%to, %.*s, %%zero;\n", (int)(rest - address), address);
     sn_text_printf(t, "%.*s.L2::cache_hint [%%to", (int)(address - 2 - line), line);
-    put_rest(t, rest, end);
+    put_rest(t, rest, end, "%stream");
     return true;
 }
 
-static void put_registers(sn_text *t, bool copies) {
-    sn_text_put(t, "\t.reg .b64 \t%stream;\n"
-                   "\tcreatepolicy.fractional.L2::evict_last.b64 %stream, 1.0;\n");
+static bool put_prefetch(sn_text *t, const char *line, const char *end) {
+    const char *name = first_word(line, end);
+    if (*name == '@') name = first_word(name + strcspn(name, " \t"), end);
+    if (!starts(name, end, PREFETCH)) return false;
+    const char *rest = name + strlen(PREFETCH);
+    sn_text_putn(t, line, (size_t)(rest - line));
+    sn_text_put(t, ".L2::cache_hint");
+    put_rest(t, rest, end, "%later");
+    return true;
+}
+
+static void put_registers(sn_text *t, bool copies, bool ahead) {
+    sn_text_printf(t,
+                   "\t.reg .b64 \t%%stream;\n"
+                   "\tcreatepolicy.fractional.L2::evict_%s.b64 %%stream, 1.0;\n",
+                   ahead ? "first" : "last");
+    if (ahead)
+        sn_text_put(t, "\t.reg .b64 \t%later;\n"
+                       "\tcreatepolicy.fractional.L2::evict_last.b64 %later, 1.0;\n");
     if (copies)
         sn_text_put(t, "\t.reg .b32 \t%none;\n"
                        "\t.reg .b64 \t%zero, %to;\n"
@@ -120,13 +140,14 @@ static void put_registers(sn_text *t, bool copies) {
                        "\tcvt.u64.u32 \t%zero, %none;\n");
 }
 
-void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size) {
+void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool posts) {
     const char *end;
-    bool copies = strstr(ptx, TO) != NULL;
+    bool copies = strstr(ptx, TO) != NULL, ahead = posts && copies && strstr(ptx, PREFETCH);
     for (const char *line = ptx, *stop = ptx + size; line < stop; line = end + 1) {
         end = memchr(line, '\n', (size_t)(stop - line));
         if (!end) end = stop - 1;
+        if (ahead && put_prefetch(t, line, end)) continue;
         if (!put_load(t, line, end) && !put_copy(t, line, end)) sn_text_putn(t, line, (size_t)(end - line) + 1);
-        if (*line == '{') put_registers(t, copies); /* the kernel's body */
+        if (*line == '{') put_registers(t, copies, ahead); /* the kernel's body */
     }
 }
