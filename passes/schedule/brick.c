@@ -10,11 +10,12 @@
  *
  * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, without a
  * mask, of a buffer that the kernel does not write. All else is accessed as it is. Class tile has two loops, and squares in registers
- * between them: it does better where rows are whole vectors; a brick has any number of loops, some of which both sides walk, and
- * needs nothing to be aligned.
+ * between them: it does better where rows are whole vectors of words that fill its tiles; a brick has any number of loops, some of which both
+ * sides walk, and needs nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
+ * brick for that.
  *
- * Fields: runs of tile_m loaded elements and tile_n stored ones, at least, where loops are as long; block_x threads; vector elements
- * of a store.
+ * Fields: runs of tile_m loaded elements and tile_n stored ones, about, where loops are as long; block_x threads; vector elements
+ * of a store: what begins all runs, or a word of bytes or halves wherever they begin.
  */
 #include "passes/schedule/brick.h"
 
@@ -143,7 +144,10 @@ static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wa
     for (uint32_t k = 0; k < w->n && run < wanted; k++) {
         int64_t *side = &b->sides[w->at[k]], extent = b->extents[w->at[k]];
         int64_t unit = SN_SECTOR / sn_least(SN_SECTOR, sn_pow2_divisor(run) * bytes);
-        int64_t part = part_of(extent, sn_ceil_div(wanted, run), unit);
+        /* Of runs that begin inside of words, those begin alike that are as many apart as a word has elements: whole turns of them. */
+        int64_t most = sn_ceil_div(wanted, run), v = b->least < SN_TILE_WORD ? SN_TILE_WORD / b->least : 1;
+        if (run * bytes % SN_TILE_WORD && most > v) most = most / v * v;
+        int64_t part = part_of(extent, most, unit);
         if (part > *side) *side = part;
         if (*side < extent) break;
         run = sn_mul_clamped(run, extent);
@@ -169,9 +173,16 @@ static int64_t shared_bytes(sn_module *m, const sn_schedule_brick *b) {
     for (uint32_t i = 0; i < b->n_staged; i++) {
         sn_schedule_brick_part part;
         sn_schedule_lay_out_brick(&part, m, b, i);
-        bytes = sn_add_clamped(bytes, sn_mul_clamped(part.pitch * part.bytes, part.count));
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(sn_schedule_brick_room(&part), part.bytes));
     }
     return bytes;
+}
+
+/* Does a brick have all of the loops that its loads go along? */
+static bool has_whole_rows(const sn_schedule_brick *b) {
+    for (uint32_t i = 0; i < b->n_staged; i++)
+        if (b->sides[b->loads[i].at[0]] < b->extents[b->loads[i].at[0]]) return false;
+    return true;
 }
 
 /* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. */
@@ -184,15 +195,17 @@ static bool choose_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_b
         sc->tile_n = stored ? stored : runs[i][1] * SN_LINE / b->least;
         sn_schedule_size_brick(&t, sc->tile_m, sc->tile_n);
         bool many = all_elements(b) >= sn_mul_clamped(sn_schedule_brick_elements(&t), cx->target->units * 2);
-        if (many && shared_bytes(cx->m, &t) <= SN_BRICK_SHARED) return true;
+        int64_t room = b->widest > SN_BANK && !has_whole_rows(&t) ? SN_BRICK_PART : SN_BRICK_SHARED;
+        if (many && shared_bytes(cx->m, &t) <= room) return true;
         if (loaded && stored) break;
     }
     return false;
 }
 
-/* Elements of a store: a word at least, where runs begin at multiples of so many, and have multiples of so many. */
-static uint32_t choose_vector(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh, int64_t run) {
+/* A word at least. */
+uint32_t sn_schedule_brick_vector(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh) {
     uint32_t piece = 16;
+    int64_t run = sn_schedule_brick_run(b, &b->stored);
     for (uint32_t i = 0; i < b->n_staged; i++) piece = sn_least(piece, sn_schedule_brick_piece(b, &b->loads[i]));
     uint32_t v = (piece > SN_TILE_WORD ? piece : SN_TILE_WORD) / b->least;
     int64_t whole = 1;
@@ -217,6 +230,18 @@ static uint32_t choose_vector(sn_module *m, const sn_schedule_brick *b, const sn
         while (v > 1 && !in_run[p] && b->extents[p] > 1 && b->stored.strides[p] % v) v /= 2;
     while (run % v) v /= 2;
     return v;
+}
+
+uint32_t sn_schedule_brick_word(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh) {
+    enum { SECTORS = 2 };
+    uint32_t stores = 0;
+    if (b->least >= SN_TILE_WORD || sn_schedule_brick_run(b, &b->stored) < SECTORS * SN_SECTOR / b->least) return 0;
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_STORE) continue;
+        if (stores++ || sn_buf_get(m, r->buf)->align < SN_TILE_WORD) return 0;
+    }
+    return SN_TILE_WORD / b->least;
 }
 
 bool sn_schedule_brick_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
@@ -259,6 +284,22 @@ bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) {
     return true;
 }
 
+int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b) {
+    int64_t inner = 1, unit = SN_SECTOR / b->least;
+    *last = 0;
+    if (b->least < SN_TILE_WORD || sn_schedule_brick_begins_sectors(b)) return 0;
+    for (uint32_t k = 0; k < b->stored.n; k++) {
+        uint32_t p = *last = b->stored.at[k];
+        if (b->sides[p] < b->extents[p]) {
+            int64_t more = sn_ceil_div(unit - 1, inner);
+            bool pays = more * SN_BRICK_BEYOND <= b->sides[p] && more * inner * b->least <= SN_BRICK_SPLIT;
+            return pays && b->sides[p] + more < b->extents[p] ? more : 0;
+        }
+        inner *= b->extents[p];
+    }
+    return 0;
+}
+
 /* Elements that stores find in order before the loop that the load begins with: what `join-axes` can make a side of a tile of. */
 static int64_t stored_side(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     int64_t side = 1;
@@ -267,14 +308,24 @@ static int64_t stored_side(const sn_schedule_brick *b, const sn_schedule_walk *w
     return side;
 }
 
-/* Is class tile, or element, as good? Tiles have squares of whole vectors, or unaligned ones of narrow elements where both sides are long, or
+/* Does the axis fill tiles of two lines, if it has more than one? */
+static bool fills_tiles(const sn_schedule_brick *b, int64_t extent) {
+    enum { FULL_ENOUGH = 75, PERCENT = 100 };
+    int64_t side = 2 * SN_LINE / b->widest;
+    return extent <= side || extent * PERCENT >= sn_ceil_div(extent, side) * side * FULL_ENOUGH;
+}
+
+/* Is class tile, or element, as good? Lanes of class element load what is less than a word one by one, and more of that than memory has time
+ * for. Tiles have squares of whole vectors, or unaligned ones of narrow elements where both sides are long, or
  * lanes of words, which do well where stores begin with sectors. */
 static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
-    if (is_near(b, w)) return true;
+    if (is_near(b, w)) return sn_schedule_brick_piece(b, w) >= SN_TILE_WORD;
     if (w->at[0] == b->stored.at[0]) return false;
-    if (whole_vector(b, w) > 1 && whole_vector(b, &b->stored) > 1) return true;
-    if (b->widest < SN_TILE_WORD) return side >= SN_TILE_LEAST_SIDE;
+    if (b->widest >= SN_TILE_WORD && !(fills_tiles(b, loaded) && fills_tiles(b, stored))) return false;
+    uint32_t whole = sn_least(whole_vector(b, w), whole_vector(b, &b->stored));
+    if (whole > 1 && whole * b->widest >= SN_TILE_WORD) return true;
+    if (b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD) return side >= SN_TILE_LEAST_SIDE;
     return side >= SN_TILE_SMALL_AXIS && sn_schedule_brick_begins_sectors(b);
 }
 
@@ -292,11 +343,11 @@ bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) 
 }
 
 static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_brick *b, const sn_sched *sc,
-                       uint32_t vector) {
+                       uint32_t vector, uint32_t word) {
     const char *name = sn_kern_get(cx->m, k)->name;
     sn_env *env = cx->m->env;
     int64_t room = cx->target->shared_bytes, bytes = shared_bytes(cx->m, b);
-    if (vector % sc->vector)
+    if (vector % sc->vector && sc->vector != word)
         return sn_fail(env, SN_ERROR_ARGUMENT,
                        "kernel %s: runs of its stores do not begin with the schedule's vector=%u", name, sc->vector);
     if ((sc->block_x & (sc->block_x - 1)) || sc->block_x < SN_WARP || sc->block_x > cx->target->max_threads)
@@ -323,9 +374,9 @@ sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
     if (!sc.block_x) sc.block_x = SN_TILE_THREADS;
     sc.block_y = 1;
     sn_schedule_size_brick(&b, sc.tile_m, sc.tile_n);
-    uint32_t vector = choose_vector(cx->m, &b, sh, sn_schedule_brick_run(&b, &b.stored));
-    if (!sc.vector) sc.vector = vector;
-    SN_TRY(check(cx, k, &b, &sc, vector));
+    uint32_t vector = sn_schedule_brick_vector(cx->m, &b, sh), word = sn_schedule_brick_word(cx->m, &b, sh);
+    if (!sc.vector) sc.vector = vector < word ? word : vector;
+    SN_TRY(check(cx, k, &b, &sc, vector, word));
     sn_schedule_propose(out, cx, &sc);
     uint32_t threads[] = {sc.block_x * 2, sc.block_x / 2};
     for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {

@@ -35,6 +35,7 @@ typedef struct sn_schedule_brick_part {
     uint32_t n_common;                   /* ... by so many loops */
     int64_t v, pieces;                   /* elements of a copy; copies of a run */
     bool anywhere;                       /* runs do not begin with a copy */
+    int64_t group, gap;                  /* so many runs, and behind them elements that nobody uses; 0: none */
 } sn_schedule_brick_part;
 
 /* Straight-line code over these loops. Sides are those of a brick of one element. */
@@ -43,12 +44,21 @@ void sn_schedule_find_brick(sn_schedule_brick *out, sn_pass_ctx *cx, sn_kern k, 
 void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored);
 /* Elements of a brick that follow each other in memory. */
 int64_t sn_schedule_brick_run(const sn_schedule_brick *b, const sn_schedule_walk *w);
+/* Where runs of the stores begin inside of sectors, a brick stores those from the first sector that begins in it to the first that begins in
+ * the next one: it has so many more iterations of the loop *last, at whose end its runs are cut. 0: none. */
+int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b);
 /* Bytes of an access that finds its elements side by side in both walks. */
 uint32_t sn_schedule_brick_piece(const sn_schedule_brick *b, const sn_schedule_walk *w);
 int64_t sn_schedule_brick_elements(const sn_schedule_brick *b);
+/* Elements of shared memory that it takes. */
+int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q);
 void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load);
 /* Does every run of the stores begin with a sector? */
 bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b);
+/* Elements of a store, where runs begin at multiples of so many, and have multiples of so many. */
+uint32_t sn_schedule_brick_vector(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh);
+/* Elements of a word, where runs of bytes or halves are stored by words wherever they begin; 0: they are not. */
+uint32_t sn_schedule_brick_word(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh);
 /* Is it worth a brick, and not better off in another class? For `join-axes` too, which leaves such kernels alone. */
 bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer);
 

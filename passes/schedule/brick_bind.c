@@ -9,9 +9,14 @@
  *     }
  *
  * brick_layout.c says how shared memory is laid out. Where a run of the stores does not begin with a sector, its pieces are counted from the
- * first one that does, and what is in front of that comes last. Copies by words of runs that begin anywhere test whether the word is in the storage.
+ * first one that does, and what is in front of that comes last. Runs of bytes or halves are stored by words, wherever they begin (put_words), and
+ * what is in none of their words afterwards (put_left). Copies by words of runs that begin anywhere test whether the word is in the storage; of one
+ * that is so in part (put_last) the elements are.
  *
- * Bricks at an end of a loop that they do not fill have loops of their own, with masks.
+ * Where bricks end inside of sectors, each stores those from the first that begins in it to the first that begins in the next one, and loads
+ * what is `beyond` its own; the first of them has what is in front of that (put_head).
+ *
+ * Bricks at an end of a loop that they do not fill, or go beyond, have loops of their own, with masks.
  */
 #include "passes/schedule/brick.h"
 #include "passes/schedule/figures.h"
@@ -33,11 +38,16 @@ typedef struct brick {
     sn_schedule_brick b;
     int64_t threads, v;
     sn_axis axes[SN_MAX_CHAIN];
+    int64_t sides[SN_MAX_CHAIN]; /* of a brick, with what is beyond it */
     sn_ix origin[SN_MAX_CHAIN];
     sn_stmt grid, into;
-    int64_t unit; /* elements of a sector of the first store */
-    bool turned;  /* runs of the stores need not begin with one: lanes begin where one does, and end in front of it */
-    sn_ix edge;   /* loops whose end the brick reaches without filling it */
+    int64_t unit;   /* elements of a sector of the first store */
+    bool words;     /* v elements are a word, but runs of the stores begin anywhere */
+    bool turned;    /* runs of the stores need not begin with one: lanes begin where one does, and end in front of it */
+    uint32_t last;  /* the loop at whose end runs of the stores are cut, */
+    int64_t beyond; /* ... with iterations of the next brick that come to shared memory too */
+    sn_ix part;     /* ... and which brick along it this is */
+    sn_ix edge;     /* loops whose end the brick reaches without filling it */
     bool inside, masked; /* are there bricks with edge 0, and with others */
     staged loads[SN_MAX_BRICK_LOADS];
 } brick;
@@ -108,7 +118,7 @@ static sn_ix inside(sn_module *m, sn_ix e, int64_t n) {
 static void take_apart(brick *b, const uint32_t *at, uint32_t n, sn_ix e, sn_ix *out) {
     sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
     if (!n) return;
-    for (uint32_t k = 0; k < n; k++) shape[n - 1 - k] = sn_ix_const(b->m, b->b.sides[at[k]]);
+    for (uint32_t k = 0; k < n; k++) shape[n - 1 - k] = sn_ix_const(b->m, b->sides[at[k]]);
     sn_ix_unflatten(b->m, e, shape, n, parts);
     for (uint32_t k = 0; k < n; k++) out[at[k]] = parts[n - 1 - k];
 }
@@ -118,7 +128,7 @@ static sn_val put_mask(brick *b, sn_stmt into, const sn_ix *at, const uint32_t *
     sn_cursor end = sn_at_end(b->k, into);
     for (uint32_t k = 0; k < n; k++) {
         uint32_t p = loops[k];
-        if (b->b.extents[p] % b->b.sides[p] == 0) continue;
+        if (b->b.extents[p] % b->b.sides[p] == 0 && !(b->beyond && p == b->last)) continue;
         sn_val in = sn_put_in(b->m, end, sn_ix_add(b->m, b->origin[p], at[p]), sn_ix_const(b->m, b->b.extents[p]));
         mask = mask.i ? sn_put_op2(b->m, end, SN_LOP_AND, mask, in) : in;
     }
@@ -126,6 +136,11 @@ static sn_val put_mask(brick *b, sn_stmt into, const sn_ix *at, const uint32_t *
 }
 
 /* ---- runs of loads ---- */
+
+static sn_ix place_of_run(sn_module *m, const sn_schedule_brick_part *q, sn_ix run) {
+    sn_ix place = sn_ix_scale(m, run, q->pitch);
+    return q->group ? sn_ix_fma(m, q->gap, sn_ix_divc(m, run, q->group), place) : place;
+}
 
 /* The offset of a run, whose own loops are at their first iterations. */
 static sn_ix start_of_run(brick *b, const staged *st, sn_ix run, sn_ix *at) {
@@ -136,16 +151,34 @@ static sn_ix start_of_run(brick *b, const staged *st, sn_ix run, sn_ix *at) {
     return sn_ix_subst(b->m, st->ix, b->axes, with, b->b.n);
 }
 
+/* The storage ends inside of a word: its elements, and none of the words behind it. */
+static void put_last(brick *b, const staged *st, sn_stmt into, sn_ix from, sn_ix to) {
+    sn_module *m = b->m;
+    int64_t size = st->in.size, whole = size / st->in.v * st->in.v;
+    into = sn_put_if(m, sn_at_end(b->k, into), sn_ix_addc(m, from, -whole), sn_ix_const(m, size));
+    sn_ix e = open_loop(b, &into, "e", st->in.v, SN_AXIS_UNROLL);
+    sn_cursor end = sn_at_end(b->k, into);
+    from = sn_ix_add(m, from, e);
+    sn_val exists = sn_put_in(m, end, from, sn_ix_const(m, size));
+    sn_val none = sn_put_const(m, end, sn_buf_get(m, st->buf)->dtype, 0);
+    sn_put_store(m, end, st->shared, sn_ix_add(m, to, e), sn_put_load_masked(m, end, st->buf, from, exists, none));
+}
+
 static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool masked) {
     sn_module *m = b->m;
     lanes l = open_lanes(b, x, into, st->in.pieces, st->in.count);
     sn_ix at[SN_MAX_CHAIN], start = start_of_run(b, st, l.line, at);
-    sn_ix size = sn_ix_const(m, sn_ix_value(m, sn_buf_get(m, st->buf)->size));
-    sn_ix lane = open_loop(b, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
+    int64_t whole = st->in.size / st->in.v * st->in.v;
     sn_ix from = sn_ix_add(m, st->in.anywhere ? sn_ix_scale(m, sn_ix_divc(m, start, st->in.v), st->in.v) : start,
                            sn_ix_scale(m, l.piece, st->in.v));
+    sn_ix run = inside(m, l.line, st->in.count), piece = inside(m, l.piece, st->in.pieces);
+    sn_ix to = sn_ix_fma(m, st->in.v, piece, place_of_run(m, &st->in, run));
+    bool ends = st->in.anywhere && whole < st->in.size;
+    if (ends) put_last(b, st, l.into, from, to);
+    if (ends) l.into = sn_put_if(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
+    sn_ix lane = open_loop(b, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
     sn_val mask = {0};
-    if (st->in.anywhere) mask = sn_put_in(m, sn_at_end(b->k, l.into), from, size);
+    if (st->in.anywhere && !ends) mask = sn_put_in(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
     if (masked) mask = put_mask(b, l.into, at, st->in.runs, st->in.n_runs, mask);
     if (masked && !st->in.anywhere) {
         take_apart(b, st->in.run, st->in.n_run, sn_ix_scale(m, l.piece, st->in.v), at);
@@ -160,9 +193,7 @@ static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool mas
     } else {
         value = sn_put_load(m, end, st->buf, from);
     }
-    sn_ix run = inside(m, l.line, st->in.count), piece = inside(m, l.piece, st->in.pieces);
-    sn_ix to = sn_ix_fma(m, st->in.pitch, run, sn_ix_fma(m, st->in.v, piece, lane));
-    sn_put_store(m, end, st->shared, to, value);
+    sn_put_store(m, end, st->shared, sn_ix_add(m, to, lane), value);
 }
 
 static void put_copies(brick *b, bool masked) {
@@ -177,27 +208,33 @@ static void put_copies(brick *b, bool masked) {
 static sn_ix place_of(brick *b, const staged *st, const sn_ix *at) {
     sn_module *m = b->m;
     sn_ix place = sn_ix_const(m, 0), with[SN_MAX_CHAIN];
-    for (uint32_t p = 0; p < b->b.n; p++)
-        if (b->b.sides[p] > 1) place = sn_ix_fma(m, st->in.steps[p], at[p], place);
+    for (uint32_t k = 0; k < st->in.n_run; k++)
+        place = sn_ix_fma(m, st->in.steps[st->in.run[k]], at[st->in.run[k]], place);
+    sn_ix run = sn_ix_const(m, 0);
+    for (uint32_t k = 0; k < st->in.n_runs; k++)
+        run = sn_ix_fma(m, st->in.steps[st->in.runs[k]] / st->in.pitch, at[st->in.runs[k]], run);
+    place = sn_ix_add(m, place, place_of_run(m, &st->in, run));
     if (!st->in.anywhere) return place;
     for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(m, b->origin[p], at[p]);
     for (uint32_t k = 0; k < st->in.n_run; k++) with[st->in.run[k]] = b->origin[st->in.run[k]];
     return sn_ix_add(m, place, sn_ix_modc(m, sn_ix_subst(m, st->ix, b->axes, with, b->b.n), st->in.v));
 }
 
-/* Elements of a run of the stores, whose loops are at their first iterations, up to the first that begins a sector: half a sector is more
- * work for the L2 than a whole one. */
-static sn_ix before_sector(brick *b, const sn_stmt_vec *body, const sn_ix *at) {
+/* The offset of a run of the stores, whose loops are at their first iterations. */
+static sn_ix start_of_stores(brick *b, const sn_stmt_vec *body, const sn_ix *at) {
     sn_module *m = b->m;
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(m, b->origin[p], at[p]);
     for (uint32_t k = 0; k < body->n; k++) {
         const sn_stmt_rec *r = sn_stmt_get(m, body->at[k]);
-        if (r->op != SN_LOP_STORE) continue;
-        sn_ix start = sn_ix_subst(m, r->ix, b->axes, with, b->b.n);
-        return sn_ix_modc(m, sn_ix_scale(m, start, -1), b->unit);
+        if (r->op == SN_LOP_STORE) return sn_ix_subst(m, r->ix, b->axes, with, b->b.n);
     }
     return sn_ix_const(m, 0);
+}
+
+/* Elements from number e of the run up to the first that begins a sector: half a sector is more work for the L2 than a whole one. */
+static sn_ix before_sector(brick *b, const sn_stmt_vec *body, const sn_ix *at, int64_t e) {
+    return sn_ix_modc(b->m, sn_ix_addc(b->m, sn_ix_scale(b->m, start_of_stores(b, body, at), -1), -e), b->unit);
 }
 
 /* The loops of a run of the stores, the fastest first, and those that count runs. */
@@ -226,21 +263,41 @@ static void redirect(brick *b, const sn_stmt_vec *body, const sn_ix *at) {
     }
 }
 
+/* The body at element `at` of the brick; `in` is the same for those who do not look at tests. */
+static void put_element(brick *b, sn_stmt into, const sn_stmt_vec *body, const sn_ix *at, const sn_ix *in) {
+    sn_ix with[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(b->m, b->origin[p], at[p]);
+    for (uint32_t k = 0; k < body->n; k++) {
+        sn_stmt_subst(b->m, body->at[k], b->axes, with, b->b.n);
+        sn_stmt_insert(b->m, sn_at_end(b->k, into), body->at[k]);
+    }
+    redirect(b, body, in);
+}
+
 static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
     sn_module *m = b->m;
     uint32_t run[SN_MAX_CHAIN], n_run, runs[SN_MAX_CHAIN], n_runs;
     int64_t length = sn_schedule_brick_run(&b->b, &b->b.stored), count = sn_schedule_brick_elements(&b->b) / length;
+    int64_t v = b->words ? 1 : b->v;
     split_loops(b, run, &n_run, runs, &n_runs);
     sn_stmt into = b->into;
     sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
-    lanes l = open_lanes(b, x, into, length / b->v, count);
-    sn_ix at[SN_MAX_CHAIN], first[SN_MAX_CHAIN], with[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    bool shifts = b->beyond && length % b->unit; /* the next brick's first sector begins elsewhere in its run */
+    int64_t pieces = (length + (shifts ? b->unit - v : 0)) / v;
+    lanes l = open_lanes(b, x, into, pieces, count);
+    sn_ix at[SN_MAX_CHAIN], first[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = first[p] = at[p] = sn_ix_const(m, 0);
     take_apart(b, runs, n_runs, l.line, first);
     take_apart(b, runs, n_runs, l.line, at);
     take_apart(b, runs, n_runs, inside(m, l.line, count), in);
-    sn_ix e = sn_ix_scale(m, inside(m, l.piece, length / b->v), b->v);
-    if (b->turned) e = sn_ix_modc(m, sn_ix_add(m, e, before_sector(b, body, at)), length);
+    sn_ix before = b->turned ? before_sector(b, body, at, 0) : sn_ix_const(m, 0);
+    if (shifts) {
+        sn_ix end = sn_ix_addc(m, sn_ix_sub(m, before_sector(b, body, at, length), before), length);
+        l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, sn_ix_divc(m, end, v));
+    }
+    sn_ix e = sn_ix_fma(m, v, inside(m, l.piece, pieces), before);
+    if (b->turned && !b->beyond) e = sn_ix_modc(m, e, length);
+    if (shifts) e = inside(m, e, length + b->unit - v);
     take_apart(b, run, n_run, e, first);
     sn_val mask = {0};
     if (masked) {
@@ -248,16 +305,210 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
         mask = put_mask(b, l.into, first, runs, n_runs, mask);
     }
     sn_stmt masks = l.into;
-    sn_ix lane = open_loop(b, &l.into, "v", b->v, SN_AXIS_VECTOR);
+    sn_ix lane = open_loop(b, &l.into, "v", v, SN_AXIS_VECTOR);
     take_apart(b, run, n_run, sn_ix_add(m, e, lane), at);
     take_apart(b, run, n_run, sn_ix_add(m, e, lane), in);
-    for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(m, b->origin[p], at[p]);
-    for (uint32_t k = 0; k < body->n; k++) {
-        sn_stmt_subst(m, body->at[k], b->axes, with, b->b.n);
-        sn_stmt_insert(m, sn_at_end(b->k, l.into), body->at[k]);
-    }
-    redirect(b, body, in);
+    put_element(b, l.into, body, at, in);
     if (mask.i) sn_mask_accesses(b->cx, b->k, masks, mask, true);
+}
+
+/* What the first brick of a run has in front of the first sector that begins in it. */
+static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
+    sn_module *m = b->m;
+    uint32_t run[SN_MAX_CHAIN], n_run, runs[SN_MAX_CHAIN], n_runs;
+    int64_t count = sn_schedule_brick_elements(&b->b) / sn_schedule_brick_run(&b->b, &b->b.stored);
+    split_loops(b, run, &n_run, runs, &n_runs);
+    sn_stmt into = sn_put_if(m, sn_at_end(b->k, b->into), b->part, sn_ix_const(m, 1));
+    sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    lanes l = open_lanes(b, x, into, b->unit - 1, count);
+    sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
+    take_apart(b, runs, n_runs, l.line, at);
+    take_apart(b, runs, n_runs, inside(m, l.line, count), in);
+    l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, before_sector(b, body, at, 0));
+    sn_val mask = masked ? put_mask(b, l.into, at, runs, n_runs, (sn_val){0}) : (sn_val){0};
+    take_apart(b, run, n_run, l.piece, at);
+    take_apart(b, run, n_run, inside(m, l.piece, b->unit - 1), in);
+    put_element(b, l.into, body, at, in);
+    if (mask.i) sn_mask_accesses(b->cx, b->k, l.into, mask, true);
+}
+
+/* ---- runs of words ---- */
+
+/* A run of the stores, whose words begin where they do in memory. There are n or one less of them, and elements of no word at both ends. Runs
+ * that begin alike follow each other in a thread: every v-th along the loop `stepped`, all along others whose strides are whole words. What is
+ * left of the loops that count runs is around that. */
+typedef struct words {
+    uint32_t run[SN_MAX_CHAIN], n_run, runs[SN_MAX_CHAIN], n_runs; /* loops */
+    uint32_t alike[SN_MAX_CHAIN], n_alike, around[SN_MAX_CHAIN], n_around;
+    uint32_t stepped; /* b.n: none */
+    int64_t length, count, n;
+    sn_ix start, before, less; /* the first element's offset; elements in front of the first word; 1: n - 1 words */
+} words;
+
+static words split_words(const brick *b) {
+    words w = {.length = sn_schedule_brick_run(&b->b, &b->b.stored), .stepped = b->b.n};
+    w.count = sn_schedule_brick_elements(&b->b) / w.length;
+    w.n = w.length / b->v;
+    split_loops(b, w.run, &w.n_run, w.runs, &w.n_runs);
+    for (uint32_t k = 0; k < w.n_runs; k++) {
+        uint32_t p = w.runs[k];
+        if (b->b.stored.strides[p] % b->v == 0) w.alike[w.n_alike++] = p;
+        else if (w.stepped == b->b.n || b->b.sides[p] > b->b.sides[w.stepped]) w.stepped = p;
+    }
+    for (uint32_t k = 0; k < w.n_runs; k++)
+        if (b->b.stored.strides[w.runs[k]] % b->v && w.runs[k] != w.stepped) w.around[w.n_around++] = w.runs[k];
+    return w;
+}
+
+/* How the words of the run whose loops are at `at` lie. */
+static void begin_words(brick *b, words *w, const sn_stmt_vec *body, const sn_ix *at) {
+    sn_module *m = b->m;
+    w->start = start_of_stores(b, body, at);
+    w->before = sn_ix_modc(m, sn_ix_scale(m, w->start, -1), b->v);
+    w->less = sn_ix_divc(m, sn_ix_addc(m, w->before, b->v - 1 - w->length % b->v), b->v);
+}
+
+/* 1 where e, which is less than `most` and not less than -most, is not negative; else 0. */
+static sn_ix from_zero(sn_module *m, sn_ix e, int64_t most) {
+    most = sn_pow2_ceil(most);
+    return sn_ix_divc(m, sn_ix_addc(m, e, most), most);
+}
+
+/* Which iterations of the loops of a run its element e + lane is: those of e, and the lanes that go over the end of a loop. */
+static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at) {
+    sn_module *m = b->m;
+    take_apart(b, w->run, w->n_run, e, at);
+    sn_ix more = lane;
+    for (uint32_t k = 0; k < w->n_run; k++) {
+        sn_ix *d = &at[w->run[k]], sum = sn_ix_add(m, *d, more);
+        int64_t n = b->b.sides[w->run[k]];
+        if (k + 1 < w->n_run) {
+            more = sn_ix_divc(m, sum, n);
+            *d = sn_ix_modc(m, sum, n);
+        } else {
+            *d = inside(m, sum, n);
+        }
+    }
+}
+
+/* Threads of a run, and runs at a time, of those that begin alike; q: the first of them along the loop of which every v-th does. */
+typedef struct word_lanes {
+    int64_t along, beside, steps, turns;
+    sn_ix q, piece;
+    sn_stmt into;
+} word_lanes;
+
+static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn_ix *at) {
+    sn_module *m = b->m;
+    int64_t side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1, alike = 1;
+    for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
+    word_lanes l = {.steps = sn_ceil_div(side, b->v)};
+    l.along = threads_of_line(b, w->n, l.steps * alike);
+    l.beside = b->threads / l.along;
+    l.turns = sn_ceil_div(l.steps * alike, l.beside);
+    for (uint32_t k = 0; k < w->n_around; k++)
+        at[w->around[k]] = open_loop(b, &into, "r", b->b.sides[w->around[k]], SN_AXIS_SEQ);
+    l.q = open_loop(b, &into, "q", side < b->v ? side : b->v, SN_AXIS_SEQ);
+    if (w->stepped < b->b.n) at[w->stepped] = l.q;
+    sn_ix p = open_loop(b, &into, "p", sn_ceil_div(w->n, l.along), SN_AXIS_SEQ);
+    l.piece = sn_ix_fma(m, l.along, p, sn_ix_modc(m, x, l.along));
+    l.into = into;
+    return l;
+}
+
+/* The run of this thread and turn. */
+static void enter_run(brick *b, const words *w, word_lanes *l, sn_ix x, sn_ix *at, sn_ix *in) {
+    enum { MOST_UNROLL = 8 };
+    sn_module *m = b->m;
+    sn_ix number = open_turns(b, &l->into, "lo", "l", l->turns, MOST_UNROLL);
+    int64_t alike = 1, side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1;
+    for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
+    number = sn_ix_fma(m, l->beside, number, sn_ix_divc(m, x, l->along));
+    if (after_turns(l->turns, MOST_UNROLL) * l->beside > l->steps * alike)
+        l->into = sn_put_if(m, sn_at_end(b->k, l->into), number, sn_ix_const(m, l->steps * alike));
+    sn_ix step = sn_ix_fma(m, b->v, sn_ix_divc(m, number, alike), l->q), within = inside(m, number, l->steps * alike);
+    if (side > 1 && side % b->v) l->into = sn_put_if(m, sn_at_end(b->k, l->into), step, sn_ix_const(m, side));
+    take_apart(b, w->alike, w->n_alike, sn_ix_modc(m, number, alike), at);
+    take_apart(b, w->alike, w->n_alike, sn_ix_modc(m, within, alike), in);
+    if (w->stepped == b->b.n) return;
+    at[w->stepped] = step;
+    in[w->stepped] = inside(m, sn_ix_fma(m, b->v, sn_ix_divc(m, within, alike), l->q), side);
+}
+
+/* All words of which the run has no more than a part left out; what comes from run to run is found once. */
+static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, bool masked) {
+    sn_module *m = b->m;
+    words w = split_words(b);
+    sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) at[p] = sn_ix_const(m, 0);
+    word_lanes l = open_words(b, &w, x, into, at);
+    begin_words(b, &w, body, at);
+    bool all = w.length % b->v == b->v - 1 && w.n % l.along == 0;
+    if (!all) l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, sn_ix_sub(m, sn_ix_const(m, w.n), w.less));
+    sn_ix e = inside(m, sn_ix_fma(m, b->v, l.piece, w.before), w.length - b->v + 1);
+    for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p];
+    enter_run(b, &w, &l, x, at, in);
+    words here = w;
+    begin_words(b, &here, body, at);
+    sn_ix word = sn_ix_add(m, sn_ix_divc(m, sn_ix_addc(m, here.start, b->v - 1), b->v), l.piece);
+    sn_ix first = sn_ix_scale(m, word, b->v);
+    sn_val mask = masked ? put_mask(b, l.into, at, w.runs, w.n_runs, (sn_val){0}) : (sn_val){0};
+    sn_stmt masks = l.into;
+    sn_ix lane = open_loop(b, &l.into, "v", b->v, SN_AXIS_VECTOR);
+    step_apart(b, &w, e, lane, at);
+    step_apart(b, &w, e, lane, in);
+    put_element(b, l.into, body, at, in);
+    for (uint32_t k = 0; k < body->n; k++)
+        if (sn_stmt_get(m, body->at[k])->op == SN_LOP_STORE)
+            sn_stmt_get(m, body->at[k])->ix = sn_ix_add(m, first, lane);
+    if (mask.i) sn_mask_accesses(b->cx, b->k, masks, mask, true);
+}
+
+/* What is in no word. */
+static void put_left(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, bool masked) {
+    sn_module *m = b->m;
+    words w = split_words(b);
+    sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    int64_t rest = w.length % b->v, most = rest == b->v - 1 ? rest : rest + b->v;
+    if (!most) return;
+    lanes l = open_lanes(b, x, into, most, w.count);
+    for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
+    take_apart(b, w.runs, w.n_runs, l.line, at);
+    take_apart(b, w.runs, w.n_runs, inside(m, l.line, w.count), in);
+    begin_words(b, &w, body, at);
+    sn_val mask = masked ? put_mask(b, l.into, at, w.runs, w.n_runs, (sn_val){0}) : (sn_val){0};
+    if (most != rest)
+        l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, sn_ix_addc(m, sn_ix_scale(m, w.less, b->v), rest));
+    sn_ix behind = from_zero(m, sn_ix_sub(m, l.piece, w.before), 2 * b->v);
+    sn_ix skipped = sn_ix_sub(m, sn_ix_scale(m, behind, w.n), sn_ix_min(m, behind, w.less));
+    sn_ix e = inside(m, sn_ix_fma(m, b->v, skipped, l.piece), w.length);
+    take_apart(b, w.run, w.n_run, e, at);
+    take_apart(b, w.run, w.n_run, e, in);
+    put_element(b, l.into, body, at, in);
+    if (mask.i) sn_mask_accesses(b->cx, b->k, l.into, mask, true);
+}
+
+/* Runs that end inside of a brick are stored element by element. */
+static bool ends_inside(const brick *b) {
+    words w = split_words(b);
+    for (uint32_t k = 0; k < w.n_run; k++)
+        if (b->b.extents[w.run[k]] % b->b.sides[w.run[k]]) return true;
+    return false;
+}
+
+static void put_bodies(brick *b, const sn_stmt_vec *body, bool masked) {
+    if (!b->words || (masked && ends_inside(b))) {
+        sn_stmt_vec head = b->beyond ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
+        put_body(b, body, masked);
+        if (b->beyond) put_head(b, &head, masked);
+        return;
+    }
+    sn_stmt into = b->into;
+    sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    sn_stmt_vec left = sn_schedule_copy_body(b->cx, b->k, body);
+    put_words(b, body, into, x, masked);
+    put_left(b, &left, into, x, masked);
 }
 
 /* ---- bricks inside and at the edges ---- */
@@ -282,10 +533,10 @@ static void note_staged(brick *b, const sn_stmt_vec *body) {
         *st = (staged){.ix = r->ix, .buf = r->buf};
         while (body->at[st->position].i != b->b.staged[i].i) st->position++;
         sn_schedule_lay_out_brick(&st->in, m, &b->b, i);
-        sn_ix size = sn_ix_const(m, st->in.pitch * st->in.count);
+        sn_ix size = sn_ix_const(m, sn_schedule_brick_room(&st->in));
         const char *name = sn_strf(&m->arena, "%s_s%u", sn_kern_get(m, b->k)->name, i);
         st->shared = sn_buf_new(m, name, sn_buf_get(m, st->buf)->dtype, SN_BUF_SHARED, &size, 1);
-        sn_buf_get(m, st->shared)->private_size = (uint32_t)(st->in.pitch * st->in.count);
+        sn_buf_get(m, st->shared)->private_size = (uint32_t)sn_schedule_brick_room(&st->in);
     }
 }
 
@@ -299,10 +550,11 @@ static void open_grid(brick *b) {
     sn_ix_unflatten(m, g, shape, n, parts);
     b->edge = sn_ix_const(m, 0);
     b->inside = true;
+    b->part = parts[b->last];
     for (uint32_t p = 0; p < n; p++) {
-        int64_t whole = b->b.extents[p] / b->b.sides[p];
+        int64_t more = p == b->last ? b->beyond : 0, whole = (b->b.extents[p] - more) / b->b.sides[p];
         b->origin[p] = sn_ix_scale(m, parts[p], b->b.sides[p]);
-        if (b->b.extents[p] % b->b.sides[p] == 0) continue;
+        if (!more && b->b.extents[p] % b->b.sides[p] == 0) continue;
         b->edge = sn_ix_add(m, b->edge, sn_ix_divc(m, parts[p], whole));
         b->masked = true;
     }
@@ -316,13 +568,16 @@ void sn_schedule_brick_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     for (uint32_t p = 0; p < sh->outer.n; p++) b.axes[p] = sn_stmt_axis(m, sh->outer.at[p]);
     sn_stmt_vec body = {0};
     b.unit = SN_SECTOR / b.b.least;
-    b.turned = b.unit > b.v && !sn_schedule_brick_begins_sectors(&b.b);
+    b.words = sn_schedule_brick_vector(m, &b.b, sh) % sc->vector != 0;
+    b.turned = b.unit > (b.words ? 1 : b.v) && !sn_schedule_brick_begins_sectors(&b.b);
     sn_schedule_take_body(&body, cx, k, sh);
+    b.beyond = b.turned ? sn_schedule_brick_beyond(&b.last, &b.b) : 0;
+    for (uint32_t p = 0; p < b.b.n; p++) b.sides[p] = b.b.sides[p] + (p == b.last ? b.beyond : 0);
     note_staged(&b, &body);
     open_grid(&b);
     sn_stmt_vec edge = b.inside && b.masked ? sn_schedule_copy_body(cx, k, &body) : body;
     if (choose_bricks(&b, false)) put_copies(&b, false);
     if (choose_bricks(&b, true)) put_copies(&b, true);
-    if (choose_bricks(&b, false)) put_body(&b, &body, false);
-    if (choose_bricks(&b, true)) put_body(&b, &edge, true);
+    if (choose_bricks(&b, false)) put_bodies(&b, &body, false);
+    if (choose_bricks(&b, true)) put_bodies(&b, &edge, true);
 }

@@ -6,7 +6,8 @@
  * run to run, or, where the loop behind those is one of the run, in steps inside of it. Runs are as far apart as makes these steps go
  * through all banks; a run ends early where steps inside of it would not.
  *
- * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them.
+ * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them; one that lanes of a store
+ * stay inside of by pieces of 16 bytes, whose places matter to no bank.
  */
 #include "passes/schedule/brick.h"
 #include "passes/schedule/figures.h"
@@ -51,8 +52,21 @@ static void find_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, con
     for (uint32_t k = 0; k < q->n_runs; k++) q->count *= b->sides[q->runs[k]];
 }
 
+/* Lanes that store several elements go from run to run in steps of as many, which a piece between groups of runs spreads over all banks. */
+static void group_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+    int64_t bytes = sn_schedule_brick_piece(b, w), v = (bytes > SN_TILE_WORD ? bytes : SN_TILE_WORD) / b->least;
+    bool steps = q->n_runs && q->n_common < b->stored.n && q->runs[0] == b->stored.at[q->n_common];
+    if (!steps || v % q->common || v < 2 * q->common) return;
+    q->group = v / q->common;
+    q->gap = q->v * q->bytes > SN_TILE_WORD ? q->v : SN_TILE_WORD / q->bytes;
+}
+
+int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q) {
+    return q->pitch * q->count + (q->group ? (q->count - 1) / q->group * q->gap : 0);
+}
+
 /* A run stands behind the other so that lanes which go from run to run find other banks. */
-static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q) {
+static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
     enum { BANK = 4 };
     int64_t piece = q->v * q->bytes > BANK ? q->v * q->bytes : BANK, common = q->common * q->bytes;
     q->pieces = sn_ceil_div(q->length + (q->anywhere ? q->v - 1 : 0), q->v);
@@ -64,6 +78,7 @@ static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q) {
         q->steps[q->runs[k]] = step;
         step *= b->sides[q->runs[k]];
     }
+    group_runs(b, q, w);
 }
 
 /* Do runs begin with multiples of v elements of the storage, and have as many? */
@@ -80,19 +95,31 @@ static bool is_aligned(const sn_schedule_brick *b, const sn_schedule_brick_part 
     return true;
 }
 
-/* Words where elements are less, wider pieces where lanes find them so in both walks. */
+/* Words where elements are less, wider pieces where lanes find them so in both walks, or stay inside of a run. */
 static void choose_pieces(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
     int64_t bytes = q->bytes;
     int64_t word = bytes < SN_TILE_WORD ? SN_TILE_WORD / bytes : 1;
     q->v = sn_schedule_brick_piece(b, w) / bytes;
     if (q->v < word) q->v = word;
     while (q->v > word && !is_aligned(b, q, w, q->v)) q->v /= 2;
+    bool inside = !q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common];
+    int64_t most = sn_least(16, q->align);
+    if (inside && most > q->v * bytes && q->length * bytes >= SN_BRICK_RUN) {
+        q->v = most / bytes;
+        q->anywhere = !is_aligned(b, q, w, q->v);
+        return;
+    }
     if (q->v == 1 || is_aligned(b, q, w, q->v)) return;
-    q->anywhere = q->align >= SN_TILE_WORD && q->size % q->v == 0;
+    q->anywhere = q->align >= SN_TILE_WORD;
     if (!q->anywhere) q->v = 1;
 }
 
-void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load) {
+void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *whole,
+                               uint32_t load) {
+    sn_schedule_brick wider = *whole, *b = &wider;
+    uint32_t last;
+    int64_t more = sn_schedule_brick_beyond(&last, whole);
+    b->sides[last] += more;
     const sn_stmt_rec *r = sn_stmt_get(m, b->staged[load]);
     const sn_buf_rec *buf = sn_buf_get(m, r->buf);
     const sn_schedule_walk *w = &b->loads[load];
@@ -103,5 +130,5 @@ void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const 
     find_run(b, out, w);
     find_runs(b, out, w);
     choose_pieces(b, out, w);
-    lay_out(b, out);
+    lay_out(b, out, w);
 }

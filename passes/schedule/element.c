@@ -169,6 +169,7 @@ static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     int64_t row = sn_last_outer_extent(cx, sh), warp = (int64_t)SN_WARP * v * cuts;
     bool crosses = crosses_rows(cx, sh, fl), simple = only_moves(cx->m, sh, true);
     if (crosses && runs->bytes >= SN_RUNS_WIDE) return false;
+    if (runs->bytes >= SN_RUNS_WIDE && (v - 1) * (int64_t)cuts * SN_RUNS_APART > row) return false;
     if (v * runs->most > 2 * cx->target->vector_bytes) return false;
     if (!simple && crosses && v * runs->bytes <= SN_RUNS_BYTES) return false;
     if ((v - 1) * (int64_t)cuts > (SN_RUNS_MOST - 1) * row) return false;
