@@ -250,6 +250,7 @@ static bool has_room(const rows *ro) {
 /* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
     if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && ro->sh->ops > SN_FEW_OPS) return false;
+    if (ro->kept == 2 && ro->sh->max_count > SN_ALONE_HALVES) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
 }
 
