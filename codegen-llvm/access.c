@@ -21,6 +21,7 @@ typedef struct access {
     uint32_t piece;   /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
     int64_t step;     /* elements from one lane to the next, where that is a number */
     bool reversed;    /* later lanes lie at lower addresses */
+    bool once;        /* nobody reads again what it loads */
     bool summed;      /* inside of a reduction */
 } access;
 
@@ -138,8 +139,22 @@ static bool is_summed(const sn_module *m, sn_stmt around) {
     return around.i;
 }
 
+/* Does a loop around the load promise so? Not of what other rows have too, weights. */
+static bool comes_once(sn_module *m, const sn_stmt_rec *load) {
+    bool once = false;
+    for (sn_stmt s = load->parent; s.i; s = sn_stmt_get(m, s)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        once |= r->once;
+        bool rows = once && r->op == SN_LOP_LOOP && (r->kind == SN_AXIS_GRID || r->kind == SN_AXIS_SEQ);
+        if (rows && sn_ix_range(m, sn_axis_get(m, r->axis)->extent).hi > 1 && !sn_ix_uses_axis(m, load->ix, r->axis))
+            return false;
+    }
+    return once;
+}
+
 static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
+    a.once = s->op == SN_LOP_LOAD && comes_once(g->m, s);
     a.summed = is_summed(g->m, s->parent);
     a.elem = sn_math_storage(g->em.cg, a.b->dtype);
     if (g->gpu && sn_buf_is_private(a.b)) a.e = without_threads(g, a.b->scope, a.e);
@@ -217,7 +232,7 @@ static lv load_at(sn_gen *g, const access *a, sn_ix e, uint32_t lanes, lv mask) 
     if (mask) p = em_select(&g->em, mask, p, g->memory[a->id.i]);
     lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(a->elem, lanes), p, "");
     LLVMSetAlignment(x, alignment(a, lanes, g->gpu));
-    if (g->gpu && g->steady[a->id.i] && !g->waits_late) {
+    if (g->gpu && g->steady[a->id.i] && !g->waits_late && !a->once) {
         LLVMContextRef cx = g->em.cg->cx;
         LLVMMetadataRef node = LLVMMDNodeInContext2(cx, NULL, 0);
         LLVMSetMetadata(x, LLVMGetMDKindIDInContext(cx, "invariant.load", 14), LLVMMetadataAsValue(cx, node));

@@ -199,12 +199,13 @@ static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
     return (sn_team_rows){ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges, ro->again};
 }
 
-int64_t sn_schedule_kept_steps(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
     rows ro = look_at_rows(cx->m, sh);
-    if (!cx->target->is_gpu || !sc->teams || !sc->shared || !sc->unroll || !ro.kept || !ro.again) return 0;
+    sn_row_parts none = {0};
+    if (!cx->target->is_gpu || !sc->teams || !sc->shared || !sc->unroll || !ro.kept || !ro.again) return none;
     sn_team_rows of = team_of(&ro, sc);
-    int64_t stay = sn_schedule_team_steps(cx->target, &of, sc), steps = vectors_per_thread(&ro, sc);
-    return stay < sn_ceil_div(steps, sc->unroll) ? stay : 0;
+    sn_row_parts parts = sn_schedule_team_parts(cx->target, &of, sc);
+    return parts.stay < sn_ceil_div(vectors_per_thread(&ro, sc), sc->unroll) ? parts : none;
 }
 
 /* Does a team keep the row (teams.c)? Where a cluster does, too, of long rows alone; where none does and rows are many, if that
@@ -216,8 +217,7 @@ static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, boo
         if (of.rows >= t->units) of.again = 0; /* a block has a row as a whole, of which the cache has a part */
         if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
         if (cluster ? bytes < SN_TEAM_ROW
-                    : of.rows >= t->units &&
-                          !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.reach, of.exchanges, of.again}))
+                    : of.rows >= t->units && !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.exchanges, of.again}))
             return false;
     }
     return sn_schedule_choose_team(cycles, t, &of, sc);
@@ -233,7 +233,8 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     if (has_cluster && has_team) {
         sn_team_rows of = team_of(ro, sc);
         of.reach = ro->sh->max_count;
-        double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once);
+        double of_cluster =
+            sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks ? cluster.min_blocks : 1);
         has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
     }
     if (has_team) *sc = team;
