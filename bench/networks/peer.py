@@ -47,7 +47,7 @@ def measure(rec, name, dtype, modes, outputs):
         torch.cuda.synchronize()
         cold = time.perf_counter() - begin
         us = do_bench(lambda: f(x), return_mode="median", warmup=5, rep=40) * 1e3
-        rec[mode] = {"us": round(us, 1), "graph_us": in_graph(f, x), "first_call_s": round(cold, 1),
+        rec[mode] = {"us": round(us, 1), "graph_us": in_graph(f, x), "first_call_s": round(cold, 2),
                      "err": error_of(y, f"{outputs}/{name}_{dtype}")}
 
 

@@ -138,6 +138,11 @@ bool sn_contract_has_taps(const sn_contract *ct, const sn_sched *sc);
 int64_t sn_contract_strip_lines(const sn_contract *ct, const sn_sched *sc);
 int64_t sn_contract_strip_space(const sn_contract *ct, const sn_sched *sc);
 
+/* ---- contract_terms.c: products of f32 by terms ---- */
+
+/* Are sums so long, or so exact, that they are taken in runs, which totals in f32 add up? */
+bool sn_contract_has_totals(const sn_contract *ct);
+
 /* ---- contract_split.c: sums that blocks share ---- */
 
 /* Groups of parts that are added up side by side; and cycles of all that. */

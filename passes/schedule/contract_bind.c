@@ -341,7 +341,7 @@ sn_ix sn_contract_row_at(sn_contract_binding *b, sn_ix x, sn_ix h, sn_ix e) {
 static sn_val put_sum(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix x, sn_ix h, sn_ix j, sn_ix e) {
     if (b->by_row[i]) return sn_put_load(b->m, at, b->states[i], sn_contract_row_at(b, x, h, e));
     if (b->sc->plain) return sn_contract_plain_sum(b, at, i, x, h, j, e);
-    return sn_put_load(b->m, at, b->n_terms ? b->totals[i] : b->states[i], sn_mma_element(b->m, &b->nest, x, h, j, e));
+    return sn_put_load(b->m, at, sn_contract_sums(b, i), sn_mma_element(b->m, &b->nest, x, h, j, e));
 }
 
 static void make_states(sn_contract_binding *b, sn_cursor at) {
@@ -351,9 +351,10 @@ static void make_states(sn_contract_binding *b, sn_cursor at) {
     int64_t each = groups * o.h * o.j * o.r * o.v, threads = (int64_t)b->nest.threads * b->sc->cluster;
     for (uint32_t i = 0; i < c->n_states; i++) {
         b->states[i] = sn_contract_local(b, "acc", c->dtype, SN_BUF_REG, each, threads);
-        if (b->n_terms) b->totals[i] = sn_contract_local(b, "total", c->dtype, SN_BUF_REG, each, threads);
         sn_contract_zero(b, at, b->states[i]);
-        if (b->n_terms) sn_contract_zero(b, at, b->totals[i]);
+        if (!sn_contract_has_totals(&b->ct)) continue;
+        b->totals[i] = sn_contract_local(b, "total", c->dtype, SN_BUF_REG, each, threads);
+        sn_contract_zero(b, at, b->totals[i]);
     }
 }
 

@@ -33,7 +33,7 @@ typedef struct sn_contract_binding {
     sn_buf fragments[SN_MOST_OPERANDS][SN_PIECES][SN_MOST_TERMS]; /* of left ones, in registers */
     sn_buf states[4];
     bool by_row[4];    /* one register for each row of a thread, instead of one for each element */
-    sn_buf totals[4];  /* with terms: what states are added to, run by run */
+    sn_buf totals[4];  /* with terms of long sums: what states are added to, run by run; else none */
     sn_buf given[4];   /* without instructions: sums of groups of threads, for each other; none: there is one group */
     sn_stmt store;     /* the body's only one, whose results pass through shared memory; none: there are others */
     sn_ix store_ix;    /* its offset, over the axes of the kernel */
@@ -52,6 +52,10 @@ sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtyp
                          int64_t private_size, int64_t copies);
 /* A nest of all threads over the registers `buf`: sets them to 0. */
 void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf);
+/* Registers with what state i comes to, behind all steps. */
+static inline sn_buf sn_contract_sums(const sn_contract_binding *b, uint32_t i) {
+    return b->totals[i].i ? b->totals[i] : b->states[i];
+}
 /* Rows or columns of a tile of the operand. */
 int64_t sn_contract_rows(const sn_contract_binding *b, uint32_t operand);
 /* How it lies in shared memory. */

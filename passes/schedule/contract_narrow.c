@@ -11,9 +11,11 @@
 #include "passes/schedule/contract.h"
 
 /* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will
- * do. Terms are made by all threads, which have to have something to do. */
+ * do. Terms are made by all threads, which have to have something to do, but for those of a third warpgroup. */
 static uint32_t columns(const sn_contract *ct, uint32_t threads) {
-    int64_t least = ct->n_terms ? SN_LINE / sn_dtype_bytes(SN_F32) : sn_mmas[ct->mma].n, step = least;
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    if (threads > 2 * mma->threads) threads = 2 * mma->threads;
+    int64_t least = ct->n_terms ? SN_LINE / sn_dtype_bytes(SN_F32) : mma->n, step = least;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         int64_t line = ct->across[i] ? SN_SECTOR / sn_dtype_bytes(ct->c.operands[i].from) : 0;
         if (ct->n_terms) line = threads * (ct->across[i] ? SN_TERMS_ACROSS : SN_TERMS_ALONG) / step;
@@ -72,22 +74,31 @@ static double taken_apart(const sn_contract *ct, int64_t rows) {
     return (double)(sn_ceil_div(tiles * split, ct->cx->target->units) * (rows + n)) / split;
 }
 
-/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the
- * short operand; or where one block would do one tile after the other, whose four warps alone wait for themselves. */
-static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
+/* Can so many warpgroups share tiles? */
+static bool can_share(const sn_contract *ct, const sn_sched *pinned, uint32_t groups) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     const char *why_not;
-    sn_sched two = *pinned;
+    sn_sched sc = *pinned;
+    sc.cls = SN_SCHED_CONTRACT;
+    sc.block_x = groups * mma->threads;
+    sc.cluster = 1;
+    if (!sc.stages) sc.stages = 2;
+    if (!sc.tile_m) sc.tile_m = groups * mma->m;
+    if (!sc.tile_n) sc.tile_n = columns(ct, sc.block_x);
+    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    return sc.tile_m % (groups * mma->m) == 0 && sn_contract_fits(&why_not, ct, &sc);
+}
+
+/* One warpgroup; two where threads take operands apart and have less to do so, since tiles of more rows share the
+ * short operand; or where one block would do one tile after the other, whose four warps alone wait for themselves. Three, if they
+ * have less to do again: where two would leave most multiprocessors idle at the end. */
+static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
     bool alone = ct->c.batch * sn_ceil_div(ct->c.m, mma->m) > (int64_t)SN_NARROW_BLOCKS * ct->cx->target->units;
     if (!ct->n_terms || (!alone && taken_apart(ct, 2 * mma->m) >= taken_apart(ct, mma->m))) return mma->threads;
-    two.cls = SN_SCHED_CONTRACT;
-    two.block_x = 2 * mma->threads;
-    two.cluster = 1;
-    if (!two.stages) two.stages = 2;
-    if (!two.tile_m) two.tile_m = 2 * mma->m;
-    if (!two.tile_n) two.tile_n = columns(ct, two.block_x);
-    if (!two.tile_k) two.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
-    return two.tile_m % (2 * mma->m) == 0 && sn_contract_fits(&why_not, ct, &two) ? two.block_x : mma->threads;
+    bool three = alone && taken_apart(ct, 3 * mma->m) < taken_apart(ct, 2 * mma->m);
+    if (three && can_share(ct, pinned, 3)) return 3 * mma->threads;
+    return can_share(ct, pinned, 2) ? 2 * mma->threads : mma->threads;
 }
 
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {

@@ -40,10 +40,6 @@ double sn_contract_share_cycles(const sn_sched *sc) { return sc->split > 1 ? cyc
 
 /* ---- parts ---- */
 
-static sn_buf sums_of(const sn_contract_binding *b, uint32_t state) {
-    return b->n_terms ? b->totals[state] : b->states[state];
-}
-
 /* Those of a thread. */
 static int64_t elements(const sn_contract_binding *b) { return sn_buf_get(b->m, b->states[0])->private_size; }
 
@@ -78,7 +74,7 @@ static void make_parts(sn_contract_binding *b) {
 static void put_parts(sn_contract_binding *b, sn_cursor at, sn_ix part) {
     element e = open_elements(b, &at);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
-        sn_val sum = sn_put_load(b->m, at, sums_of(b, i), in_registers(b, &e));
+        sn_val sum = sn_put_load(b->m, at, sn_contract_sums(b, i), in_registers(b, &e));
         sn_put_store(b->m, at, b->parts[i], in_memory(b, &e, part), sum);
     }
 }
@@ -111,14 +107,14 @@ static sn_val put_sum(sn_contract_binding *b, sn_cursor at, const element *e, ui
 /* All elements of a thread in each turn: their loads go together. */
 static void add_parts(sn_contract_binding *b, sn_cursor at, const run *r) {
     int64_t n = together(b, r);
-    for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, sums_of(b, i));
+    for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, sn_contract_sums(b, i));
     sn_ix turn = n < r->n ? sn_contract_loop(b, &at, "s", r->n / n, SN_AXIS_SEQ) : sn_ix_const(b->m, 0);
     run some = {sn_ix_fma(b->m, r->step * n, turn, r->first), r->step, n};
     element e = open_elements(b, &at);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
         sn_ix own = in_registers(b, &e);
-        sn_val sum = put_sum(b, at, &e, i, &some), before = sn_put_load(b->m, at, sums_of(b, i), own);
-        sn_put_store(b->m, at, sums_of(b, i), own, sn_put_op2(b->m, at, SN_LOP_ADD, before, sum));
+        sn_val sum = put_sum(b, at, &e, i, &some), before = sn_put_load(b->m, at, sn_contract_sums(b, i), own);
+        sn_put_store(b->m, at, sn_contract_sums(b, i), own, sn_put_op2(b->m, at, SN_LOP_ADD, before, sum));
     }
 }
 

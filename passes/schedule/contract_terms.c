@@ -16,7 +16,8 @@
  * over when its barrier has been passed.
  *
  * Tensor cores cut what they add to the length of the largest number, so sums stay short: that of a run of steps is
- * added to a total in f32, and small products come first. The scale makes every term of every f32 a normal bfloat16 or
+ * added to a total in f32, and small products come first. Sums of one or two terms that are not too long have no totals: terms leave
+ * more than is cut off, and the registers make tiles larger. The scale makes every term of every f32 a normal bfloat16 or
  * 0: nothing depends on what tensor cores do with less. Two terms and three products (`high`) leave an error of 2^-15
  * of a product at most, one term that of bfloat16.
  */
@@ -34,6 +35,11 @@ sn_terms_pair sn_terms_pair_of(uint32_t n_terms, uint32_t i) { return PAIRS[n_te
 static bool is_scaled(const sn_contract_binding *b) { return b->n_terms > 1; }
 
 /* ---- runs ---- */
+
+bool sn_contract_has_totals(const sn_contract *ct) {
+    double chain = (double)ct->c.k / sn_mmas[ct->mma].k * sn_terms_products(ct->n_terms);
+    return ct->n_terms && (ct->n_terms == SN_MOST_TERMS || chain > SN_PRODUCT_LONGEST);
+}
 
 /* Steps of the sum, of those of the pipe, between two additions to the totals. */
 static int64_t run_of(const sn_contract_binding *b) {
@@ -75,13 +81,13 @@ static int64_t vectors_of(const sn_contract_binding *b, uint32_t operand) {
     return size_of(b, operand) / vector_length(b, operand);
 }
 
-/* Threads have as many vectors each, or some have one and the others none, as those of tiles of few columns. */
+/* Threads have as many vectors each, but that some whole warps may have one more. */
 bool sn_contract_fits_terms(const sn_contract_binding *b) {
     bool fits = true;
     for (uint32_t i = 0; i < b->ct.c.n_operands; i++) {
         int64_t columns = sn_contract_rows(b, i) * sn_dtype_bytes(SN_BF16), all = vectors_of(b, i);
         fits &= !is_right(b, i) || !b->across[i] || columns % line_of(b, i) == 0;
-        fits &= !is_right(b, i) || all < b->nest.threads || all % b->nest.threads == 0;
+        fits &= !is_right(b, i) || all < b->nest.threads || all % b->nest.threads % SN_WARP == 0;
     }
     return fits;
 }
@@ -127,7 +133,7 @@ typedef struct vectors {
     sn_buf held;
     sn_ix x;
     int64_t length, each; /* of a vector; of a thread */
-    int64_t all;          /* of the operand: threads beyond them have none */
+    int64_t from, all;    /* number of the first one; how many: threads beyond them have none */
 } vectors;
 
 /* Row and place among the steps of element e of vector u. Two lines that half a warp stores are 4 apart, where they lie
@@ -136,7 +142,7 @@ static void place_of(sn_contract_binding *b, uint32_t operand, const vectors *of
                      sn_ix *p) {
     sn_module *m = b->m;
     int64_t width = SN_LINE / sn_dtype_bytes(SN_F32), depth = b->sc->tile_k;
-    sn_ix number = sn_ix_modc(m, sn_ix_fma(m, b->nest.threads, u, of->x), of->all);
+    sn_ix number = sn_ix_addc(m, sn_ix_modc(m, sn_ix_fma(m, b->nest.threads, u, of->x), of->all), of->from);
     if (!b->across[operand]) {
         *row = sn_ix_divc(m, number, depth / of->length);
         *p = sn_ix_fma(b->m, of->length, sn_ix_modc(m, number, depth / of->length), e);
@@ -176,14 +182,23 @@ static void put_vectors(sn_contract_binding *b, sn_cursor at, uint32_t operand, 
     sn_contract_store_terms(b, at, x, b->terms[operand], sn_shared_of_rank(b->m, first.buf, b->nest.rank, offset));
 }
 
-static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
-    int64_t threads = b->nest.threads, length = vector_length(b, operand), all = vectors_of(b, operand);
-    vectors of = {.length = length, .each = all < threads ? 1 : all / threads, .all = all};
+/* So many vectors, from number `from` on. */
+static void take_vectors_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k, int64_t from,
+                               int64_t n) {
+    int64_t threads = b->nest.threads, length = vector_length(b, operand);
+    vectors of = {.length = length, .each = n < threads ? 1 : n / threads, .from = from, .all = n};
     of.held = sn_contract_local(b, "held", SN_F32, SN_BUF_REG, length * of.each, threads * b->sc->cluster);
     of.x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
-    if (all < threads) at = sn_at_end(b->k, sn_put_if(b->m, at, of.x, sn_ix_const(b->m, all)));
+    if (n < threads) at = sn_at_end(b->k, sn_put_if(b->m, at, of.x, sn_ix_const(b->m, n)));
     hold_vectors(b, at, operand, &of);
     put_vectors(b, at, operand, &of, k);
+}
+
+/* What all threads have as much of, and the rest. */
+static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix k) {
+    int64_t all = vectors_of(b, operand), rest = all % b->nest.threads;
+    if (all > rest) take_vectors_apart(b, at, operand, k, 0, all - rest);
+    if (rest) take_vectors_apart(b, at, operand, k, all - rest, rest);
 }
 
 /* ---- sums ---- */
@@ -217,6 +232,7 @@ static void put_products(sn_contract_binding *b, sn_cursor at, int64_t piece, sn
 
 /* Where a run begins; in front of a barrier, where threads wait for each other anyway. */
 static void begin_run(sn_contract_binding *b, sn_cursor at, sn_ix k) {
+    if (!sn_contract_has_totals(&b->ct)) return;
     at = sn_at_end(b->k, sn_put_if(b->m, at, sn_ix_modc(b->m, k, run_of(b)), sn_ix_const(b->m, 1)));
     add_to_totals(b, at);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, b->states[i]);
@@ -287,7 +303,7 @@ static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf sp
     sn_ix base = sn_ix_scale(m, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x), own);
     sn_cursor in = at;
     sn_ix e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
-    sn_put_store(m, in, spare, e, sn_put_load(m, in, b->totals[state], e));
+    sn_put_store(m, in, spare, e, sn_put_load(m, in, sn_contract_sums(b, state), e));
     in = at;
     sn_ix h = sn_contract_loop(b, &in, "h", b->nest.tiles_m, SN_AXIS_SEQ);
     sn_ix j = sn_contract_loop(b, &in, "j", b->nest.tiles_n, SN_AXIS_SEQ);
@@ -303,7 +319,7 @@ static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf sp
     sn_put_store(m, in, spare, element, sum);
     in = at;
     e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
-    sn_put_store(m, in, b->totals[state], e, sn_put_load(m, in, spare, e));
+    sn_put_store(m, in, sn_contract_sums(b, state), e, sn_put_load(m, in, spare, e));
 }
 
 /* Totals lose their scale. One that was not below 2^126 may be none: the thread that has it adds up the products
@@ -320,18 +336,18 @@ static void check_totals(sn_contract_binding *b, sn_cursor at, uint32_t state) {
     sn_cursor in = sn_at_end(b->k, any);
     sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
     sn_ix offset = sn_ix_fma(b->m, own, thread, sn_ix_axis(m, e));
-    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, b->totals[state], offset), 0);
+    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, sn_contract_sums(b, state), offset), 0);
     sn_put_yield(m, in, &bad, 1);
     in = at;
     offset = sn_ix_fma(b->m, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
-    sn_val scaled = sn_put_load(m, in, b->totals[state], offset);
+    sn_val scaled = sn_put_load(m, in, sn_contract_sums(b, state), offset);
     sn_val unscale = sn_put_const(m, in, SN_F32, ldexp(1, -2 * SCALE));
-    sn_put_store(m, in, b->totals[state], offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));
+    sn_put_store(m, in, sn_contract_sums(b, state), offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));
     sn_ix test = sn_terms_test(m, at, sn_stmt_get(m, any)->result);
     redo(b, sn_at_end(b->k, sn_put_if(m, at, test, sn_ix_const(m, 1))), state, spare, x);
 }
 
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at) {
-    add_to_totals(b, at);
+    if (sn_contract_has_totals(&b->ct)) add_to_totals(b, at);
     for (uint32_t i = 0; i < b->ct.c.n_states && is_scaled(b); i++) check_totals(b, at, i);
 }

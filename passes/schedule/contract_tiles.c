@@ -3,7 +3,7 @@
  * Cycles of a multiprocessor: blocks do tiles in turns, and the last turn may have fewer of them; a tile takes its
  * steps of the sum and what threads do with its results, or the writing of these to memory, which goes on meanwhile.
  * A step takes its products, or the bytes that the L2 has to give (once for the blocks of a cluster, what they
- * share), or what threads do to them, or its part of the way from memory, whichever is longest. Nothing is faster
+ * share), or what threads and shared memory do to them, or its part of the way from memory, whichever is longest. Nothing is faster
  * than memory brings and takes all bytes. Where several blocks share the sums of a tile, the last one adds up what
  * others leave (contract_split.c). Where much is computed from a result (gelu) of few steps, two blocks of a
  * multiprocessor are worth smaller tiles: products of one are under way while threads of the other compute. (Sums of
@@ -108,6 +108,21 @@ static step step_of(const sn_contract *ct, const sn_target *t, const sn_sched *s
     return (step){products, fetch, rows, even};
 }
 
+/* Cycles of shared memory in a step of terms: boxes write it, threads read it and write terms of right operands, and instructions read
+ * these for each block of rows. */
+static double shared_cycles(const sn_contract *ct, const sn_sched *sc) {
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    double k = sc->tile_k, term = sn_dtype_bytes(mma->operand), bytes = 0;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        const sn_contraction_operand *o = &ct->c.operands[i];
+        double raw = sn_dtype_bytes(o->from), rows = o->right ? sc->tile_n : sc->tile_m;
+        bytes += ((double)sn_contract_space(ct, sc, i) + rows * k) * raw;
+        if (o->right) bytes += rows * k * term * ct->n_terms;
+    }
+    double blocks = (double)sc->tile_m / mma->m * sn_terms_products(ct->n_terms) * ct->c.n_products;
+    return (bytes + blocks * sc->tile_n * k * term) / SN_PRODUCT_SHARED;
+}
+
 /* ... of several blocks of a multiprocessor that take turns: each waits for its own operands meanwhile. */
 static double step_in_turn(const sn_sched *sc, const step *s) {
     double cycles = larger(s->products, s->fetch) + smaller(s->products, s->fetch) * SN_PRODUCT_BESIDE / 100;
@@ -122,7 +137,10 @@ static double step_cycles(const sn_contract *ct, const sn_target *t, const sn_sc
     if (sc->stages == 2)
         waits = s.products + s.fetch; /* a stage is filled again when the products behind it are done */
     if (sn_waves((double)ct->c.k, k) > sc->stages) waits = larger(waits, SN_PRODUCT_LATENCY / (sc->stages - 1.0));
-    if (ct->n_terms) return larger(waits, s.rows * k * SN_PRODUCT_TERMS / SN_ISSUES) + SN_PRODUCT_MEET;
+    if (ct->n_terms) {
+        double threads = larger(s.rows * k * SN_PRODUCT_TERMS / SN_ISSUES, shared_cycles(ct, sc));
+        return larger(waits, threads) + SN_PRODUCT_MEET;
+    }
     return step_in_turn(sc, &s) + waits - cycles;
 }
 
@@ -192,7 +210,7 @@ int64_t sn_contract_shared_bytes(const sn_target *t, const sn_sched *sc) {
 static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bool stages_open) {
     enum { REGISTER = 4 };
     const sn_contraction *c = &ct->c;
-    int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (ct->n_terms ? 2 : 1);
+    int64_t sums = (int64_t)sc->tile_m * sc->tile_n / sc->block_x * c->n_states * (sn_contract_has_totals(ct) ? 2 : 1);
     int64_t space = 0, right = 0, bytes = sn_dtype_bytes(c->operands[0].from);
     for (uint32_t i = 0; i < c->n_operands; i++) {
         if (!sn_contract_stays(ct, sc, i)) space += sn_contract_space(ct, sc, i);
@@ -209,7 +227,8 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
             share = (int64_t)sn_box_registers(sc->block_x, sc->min_blocks).computes - SN_CONTRACT_REGS;
     int64_t fragments =
         ct->in_registers ? (int64_t)sc->tile_m * sc->tile_k * fragment_bytes(ct) / sc->block_x / REGISTER : 0;
-    if (sc->min_blocks > 1 && share < regs) regs = share;
+    bool third = sc->block_x > 2 * sn_mmas[ct->mma].threads; /* group of threads: then each has fewer */
+    if ((sc->min_blocks > 1 || third) && share < regs) regs = share;
     return sums + fragments <= regs && sc->stages * stage <= room;
 }
 
@@ -273,7 +292,9 @@ static sn_sched complete(const sn_contract *ct, const sn_sched *pinned, const sh
     if (!sc.tile_k) sc.tile_k = s->depth;
     if (!sc.split) sc.split = s->split == ALL ? parts_for(ct, &sc) : s->split;
     if (pinned->cls == SN_SCHED_NONE && s->blocks > 1) sc.min_blocks = s->blocks;
-    uint32_t most = sc.min_blocks > 1 ? 1 : MOST_GROUPS, groups = sc.tile_m / mma->m < most ? sc.tile_m / mma->m : most;
+    uint32_t most = sc.min_blocks > 1 ? 1 : MOST_GROUPS, groups = sc.tile_m / mma->m;
+    bool odd = groups == MOST_GROUPS + 1; /* three, which no fewer share */
+    if (groups > most && !odd) groups = most;
     if (!sc.block_x) sc.block_x = groups * mma->threads;
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = sc.split <= 1;
     if (pinned->cls == SN_SCHED_NONE) sc.shared = s->stays;
@@ -306,7 +327,8 @@ static bool is_wanted(const sn_contract *ct, const sn_target *t, const sn_sched 
         return false;
     if (pinned->tile_m) return true;
     if (ct->n_terms) return sc->tile_m > least;
-    bool tall = sc->tile_m > 2 * least; /* instead of a wide one, of which the right edge cuts off more */
+    if (sc->tile_m == 3 * least) return false; /* is for terms; two groups have more registers for others */
+    bool tall = sc->tile_m > 2 * least;        /* instead of a wide one, of which the right edge cuts off more */
     return !tall || (2 * sc->tile_n <= sc->tile_m && sc->cluster == 1);
 }
 
@@ -360,7 +382,7 @@ static void rank(ranking *r, sn_arena *arena, const sn_sched *sc, double c) {
 }
 
 static void rank_tiles(ranking *r, const sn_contract *ct, const sn_sched *pinned) {
-    static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256};
+    static const uint32_t WIDTHS[] = {256, 192, 128, 64}, HEIGHTS[] = {128, 64, 256, 192};
     static const shape SHARED[] = {{.cluster = 1, .split = 1, .stays = true},
                                    {.cluster = 1, .split = 1},
                                    {.cluster = 2, .split = 1},
