@@ -210,10 +210,11 @@ sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shap
 
 /* Does a team keep the row (teams.c)? Where a cluster does, too, of long rows alone; where none does and rows are many, if that
  * takes less time than reading them again. Few rows have become one kernel for it (passes/fuse/match.c). */
-static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, bool cluster, sn_sched *sc) {
+static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, const sn_sched *cluster, sn_sched *sc) {
     int64_t bytes = ro->kept * ro->sh->max_count;
     sn_team_rows of = team_of(ro, sc);
     if (!sc->teams) {
+        if (cluster && cluster->min_blocks > 1 && of.again > 1) of.again = 0; /* it reads none three times */
         if (of.rows >= t->units) of.again = 0; /* a block has a row as a whole, of which the cache has a part */
         if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
         if (cluster ? bytes < SN_TEAM_ROW
@@ -229,7 +230,7 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     int64_t at_once = 1;
     if (!ro->kept || !t->is_gpu) return;
     bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, &cluster);
-    bool has_team = keep_in_team(&of_team, t, ro, has_cluster, &team);
+    bool has_team = keep_in_team(&of_team, t, ro, has_cluster ? &cluster : NULL, &team);
     if (has_cluster && has_team) {
         sn_team_rows of = team_of(ro, sc);
         of.reach = ro->sh->max_count;

@@ -94,7 +94,7 @@ double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, in
     double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns, b = resident;
     double row = cycles_of(t, (double)ro->kept * (double)ro->reach);
     double wait = SN_CLUSTER_WAIT / (1 + (b - 1) * (b - 1) * SN_CLUSTER_BESIDE / 100) +
-                  SN_TEAM_EXCHANGE * waits(ro->exchanges) / b;
+                  SN_TEAM_EXCHANGE * waits(ro->exchanges) / (b * b);
     double in_step = resident > 1 ? SN_CLUSTER_TURNS : SN_CLUSTER_ALONE;
     if (turns > in_step) first = in_step, turns = rows / n;
     return turns * n * row + first * wait;
