@@ -29,6 +29,9 @@
  *
  * A copy whose address is no register stays without a policy.
  *
+ * Blocks that copy what others have asked for, and wait for each other, do it the other way round: what is asked for stays, what has been
+ * copied goes first.
+ *
  * The text is rewritten because LLVM 22 has no name for the policy of a load. It writes one instruction a line.
  */
 #include "backend-nvptx/nvptx.h"
@@ -74,9 +77,9 @@ bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k, sn_aren
     return t->sm == HOPPER && all >= t->cache_bytes && bytes_stored(m, k, scratch) * SHARE >= all;
 }
 
-static const char STREAM[] = "stream", ONCE[] = "once";
+static const char STREAM[] = "%stream", ONCE[] = "%once", LATER[] = "%later";
 static const char LOAD[] = "ld.global.nc.", LOAD_ONCE[] = "ld.global.", STORE[] = "st.global.", COPY[] = "cp.async.",
-                  TO[] = ".shared.global [%rd";
+                  TO[] = ".shared.global [%rd", PREFETCH[] = "cp.async.bulk.prefetch.L2.global";
 
 bool sn_nvptx_has_once(const sn_module *m, sn_kern k) {
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
@@ -100,7 +103,7 @@ static void put_rest(sn_text *t, const char *at, const char *end, const char *po
     const char *semicolon = end;
     while (semicolon > at && *semicolon != ';') semicolon--;
     sn_text_putn(t, at, (size_t)(semicolon - at));
-    sn_text_printf(t, ", %%%s;\n", policy);
+    sn_text_printf(t, ", %s;\n", policy);
 }
 
 /* what: the instruction's name, up to the point where the hint stands. */
@@ -127,9 +130,25 @@ static bool put_copy(sn_text *t, const char *line, const char *end, const char *
     return true;
 }
 
-static void put_registers(sn_text *t, bool copies, bool once) {
-    sn_text_put(t, "\t.reg .b64 \t%stream;\n"
-                   "\tcreatepolicy.fractional.L2::evict_last.b64 %stream, 1.0;\n");
+static bool put_prefetch(sn_text *t, const char *line, const char *end) {
+    const char *name = first_word(line, end);
+    if (*name == '@') name = first_word(name + strcspn(name, " \t"), end);
+    if (!starts(name, end, PREFETCH)) return false;
+    const char *rest = name + strlen(PREFETCH);
+    sn_text_putn(t, line, (size_t)(rest - line));
+    sn_text_put(t, ".L2::cache_hint");
+    put_rest(t, rest, end, LATER);
+    return true;
+}
+
+static void put_registers(sn_text *t, bool copies, bool ahead, bool once) {
+    sn_text_printf(t,
+                   "\t.reg .b64 \t%%stream;\n"
+                   "\tcreatepolicy.fractional.L2::evict_%s.b64 %%stream, 1.0;\n",
+                   ahead ? "first" : "last");
+    if (ahead)
+        sn_text_put(t, "\t.reg .b64 \t%later;\n"
+                       "\tcreatepolicy.fractional.L2::evict_last.b64 %later, 1.0;\n");
     if (once)
         sn_text_put(t, "\t.reg .b64 \t%once;\n"
                        "\tcreatepolicy.fractional.L2::evict_first.b64 %once, 1.0;\n");
@@ -140,15 +159,16 @@ static void put_registers(sn_text *t, bool copies, bool once) {
                        "\tcvt.u64.u32 \t%zero, %none;\n");
 }
 
-void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool once) {
+void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool posts, bool once) {
     const char *end;
-    bool copies = strstr(ptx, TO) != NULL;
+    bool copies = strstr(ptx, TO) != NULL, ahead = posts && copies && strstr(ptx, PREFETCH);
     for (const char *line = ptx, *stop = ptx + size; line < stop; line = end + 1) {
         end = memchr(line, '\n', (size_t)(stop - line));
         if (!end) end = stop - 1;
+        if (ahead && put_prefetch(t, line, end)) continue;
         if (!put_access(t, line, end, LOAD, STREAM) && !put_copy(t, line, end, once ? ONCE : STREAM) &&
             (!once || (!put_access(t, line, end, LOAD_ONCE, ONCE) && !put_access(t, line, end, STORE, ONCE))))
             sn_text_putn(t, line, (size_t)(end - line) + 1);
-        if (*line == '{') put_registers(t, copies, once); /* the kernel's body */
+        if (*line == '{') put_registers(t, copies, ahead, once); /* the kernel's body */
     }
 }

@@ -113,6 +113,12 @@ static int64_t whole_vectors(const sn_tiles *t, int64_t elements) {
     return widest / common_divisor(widest, elements);
 }
 
+/* Elements of a tile of whole rows, which nobody waits for: shorter ones begin, and end, earlier. */
+static int64_t short_tile(const sn_tiles *t) {
+    int64_t n = SN_CUT_TILE_WHOLE / t->bytes;
+    return n < tile_of(t) ? n : tile_of(t);
+}
+
 static void narrow_vector(sn_tiles *t, int64_t elements) {
     while (elements % t->vector) t->vector /= 2;
 }
@@ -161,20 +167,20 @@ static int64_t few_rows(const sn_tiles *t) { return SN_CUT_TILE_THREADS * SN_CUT
 static void choose_short(sn_tiles *t, int64_t all) {
     int64_t of_row = t->length * t->inner, each = SN_CUT_TILE_THREADS / t->inner, units = t->c->cx->target->units;
     each = sn_least(each, t->outer);
-    while (each > 1 && each * of_row > tile_of(t)) each /= 2;
+    while (each > 1 && each * of_row > short_tile(t)) each /= 2;
     if (each > all) each -= each % all;
     t->pieces = 1;
     t->steps = t->length;
-    t->turns = tile_of(t) / (each * of_row);
+    t->turns = short_tile(t) / (each * of_row);
     while ((t->turns - 1) * each > few_rows(t) && t->outer / (t->turns * each) < SN_CUT_TILE_TURNS * units) t->turns--;
     if (t->turns < 1) t->turns = 1;
     t->batch = t->turns * each;
 }
 
 /* Rows of which several threads have pieces. */
-static void choose_longer(sn_tiles *t, int64_t all) {
+static void choose_longer(sn_tiles *t, int64_t all, int64_t tile) {
     int64_t of_row = t->length * t->inner, units = t->c->cx->target->units;
-    t->batch = sn_least(sn_least(tile_of(t) / of_row, SN_CUT_TILE_THREADS / t->inner), t->outer);
+    t->batch = sn_least(sn_least(tile / of_row, SN_CUT_TILE_THREADS / t->inner), t->outer);
     while (t->batch / 2 > few_rows(t) && t->outer / t->batch < SN_CUT_TILE_TURNS * units) t->batch /= 2;
     if (t->batch < 1) t->batch = 1;
     if (t->batch > all) t->batch -= t->batch % all;
@@ -186,18 +192,30 @@ static void choose_longer(sn_tiles *t, int64_t all) {
     t->pieces = sn_ceil_div(t->length, t->steps);
 }
 
+/* The same of halves, of which a thread has little to do in a short tile: a longer one, if that begins with a vector, and as few lanes meet in
+ * a bank. */
+static void choose_halves(sn_tiles *t, int64_t all) {
+    sn_tiles longer = *t;
+    choose_longer(&longer, all, tile_of(t));
+    bool begins = longer.batch * t->length * t->inner % t->vector == 0;
+    if (begins && lanes_in_a_bank(&longer) <= lanes_in_a_bank(t)) *t = longer;
+}
+
 /* Several rows in one piece of memory. */
 static bool choose_rows(sn_tiles *t) {
     int64_t of_row = t->length * t->inner, all = whole_vectors(t, of_row);
     t->flat = t->whole = true;
-    if (t->length < 2 * SN_CUT_TILE_LEAST) choose_short(t, all);
-    else choose_longer(t, all);
     t->rows = t->length;
     t->width = t->inner;
-    t->side = t->parts = 1;
-    narrow_vector(t, t->batch * of_row);
     t->pitch = of_row;
+    t->side = t->parts = 1;
+    if (t->length < 2 * SN_CUT_TILE_LEAST) choose_short(t, all);
+    else choose_longer(t, all, short_tile(t));
+    if (t->length >= 2 * SN_CUT_TILE_LEAST && t->least < SN_BANK) choose_halves(t, all);
+    t->moved = of_row >= t->vector && t->batch * of_row % t->vector;
     choose_pitch(t);
+    if (t->pitch != of_row) t->moved = false;
+    if (!t->moved) narrow_vector(t, t->batch * of_row);
     if (t->reverse) t->pad = sn_ceil_div((t->pieces * t->steps - t->length) * t->inner, t->vector) * t->vector;
     return true;
 }
@@ -211,9 +229,13 @@ static void choose_lines(sn_tiles *t) {
 /* Elements of shared memory from line to line. */
 static int64_t line_pitch(const sn_tiles *t) { return t->flat ? t->width : t->width + (t->skewed ? t->vector : 0); }
 
+/* Do steps begin anywhere, of elements so small that threads that load one each ask for little? */
+static bool is_odd(const sn_tiles *t) { return t->inner % t->vector != 0 && t->least <= SN_BANK; }
+
 /* Are whole columns, of steps that begin anywhere, lines in a tile, with all threads? */
 static bool are_wide(const sn_tiles *t) {
     int64_t width = tile_of(t) / t->length;
+    if (is_odd(t) && t->length >= SN_CUT_TILE_LEAST) width = sn_least(width, t->threads);
     return t->inner % t->vector && width <= t->threads && width * t->least >= SN_CUT_TILE_WIDE * SN_LINE;
 }
 
@@ -286,6 +308,17 @@ static bool has_room(const sn_tiles *t) {
     return sn_mul_clamped(sn_tile_staged(t), t->bytes) + sums <= (int64_t)t->c->cx->target->shared_bytes;
 }
 
+/* Do columns keep memory busy alone? Those of odd steps, of which threads load one element each, do not where several steps are a piece of
+ * memory, nor where threads of words are so many that each loads few steps ahead. */
+static bool columns_suffice(const sn_tiles *t) {
+    int64_t line = 2 * SN_LINE / t->least, part = tile_of(t) / line;
+    bool words = t->inner % 2 && t->least == SN_BANK,
+         many = t->c->rows > (int64_t)SN_SCAN_FEW * t->c->cx->target->units;
+    if (is_odd(t) && t->inner <= line) return false;
+    if (is_odd(t) && words && many && t->length >= SN_CUT_TILE_SEVERAL * part) return false;
+    return t->c->rows >= t->c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(t->c);
+}
+
 static bool choose(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
     const sn_sched *pinned = &sn_kern_get(t->m, t->k)->sched;
@@ -305,11 +338,11 @@ static bool choose(sn_tiles *t) {
     bool aligned = t->length * t->least % c->cx->target->vector_bytes == 0;
     if (of_row <= SN_CUT_TILE_ROW && t->inner == 1 && (t->length <= SN_FLAT_ALONE ? !t->reverse : aligned))
         return false;
-    if (t->inner == 1 && t->outer > 1 && 2 * t->length > tile_of(t))
+    if (t->inner == 1 && t->outer > 1 && of_row > SN_CUT_TILE_ROW)
         return false; /* a row is a block's own (class inner) */
-    if (of_row <= SN_CUT_TILE_ROW) return narrow && choose_rows(t);
+    if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
     if (!narrow && are_wide(t)) return choose_columns(t);
-    if (!narrow && (c->rows >= c->cx->target->units * SN_CUT_RESIDENT / 2 || sn_scan_columns_suffice(c))) return false;
+    if (!narrow && columns_suffice(t)) return false;
     return choose_part(t);
 }
 
@@ -332,6 +365,7 @@ bool sn_scan_tiles(sn_scan_cut *c) {
     t.active = t.batch / t.turns * t.pieces * t.width;
     c->parts = t.parts;
     sn_tile_grid(&t);
+    sn_tile_fetch_ahead(&t, blocks_of(&t));
     sn_tile_copy_in(&t);
     sn_tile_sum(&t);
     sn_tile_scan(&t);

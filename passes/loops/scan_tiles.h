@@ -18,7 +18,8 @@ typedef struct sn_tiles {
     int64_t outer, length, inner; /* so many rows of steps of neighbours */
     uint32_t bytes, least;        /* of all that is staged for an element; of the smallest one */
     bool skewed;                  /* lines begin anywhere: each is copied with the rest of its first and last vector */
-    bool reverse, whole, flat;    /* steps go down in memory; rows are not cut; a tile is one piece of memory */
+    bool moved; /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
+    bool reverse, whole, flat;         /* steps go down in memory; rows are not cut; a tile is one piece of memory */
     int64_t batch, rows, width, side;  /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
     int64_t pieces, steps;             /* of a column; of a piece */
     int64_t lanes;                     /* steps that are neighbours in shared memory, which a thread takes at once */
@@ -125,7 +126,11 @@ int64_t sn_tile_staged(const sn_tiles *t);
 void sn_tile_grid(sn_tiles *t);
 /* The tile of each load of the scan comes to shared memory; its results leave that. */
 void sn_tile_copy_in(sn_tiles *t);
+/* Where a long row has many tiles: what the block half as many on loads as run at a time goes to the cache. */
+void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks);
 void sn_tile_copy_out(sn_tiles *t);
+/* Elements between the start of a vector and that of the tile, where tiles begin anywhere. */
+sn_ix sn_tile_lead(const sn_tiles *t);
 /* The element that line number `line` of a tile that is no single piece of memory begins with. */
 sn_ix sn_tile_line_start(const sn_tiles *t, sn_ix line);
 

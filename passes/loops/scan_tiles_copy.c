@@ -1,12 +1,14 @@
 /* scan_tiles_copy.c: blocks of a scan that is done tile by tile, and how tiles come and go (scan_tiles.c).
  *
  * A tile that is one piece of memory is copied in the widest pieces that it, and all others, begin and end with; what is
- * left behind the last one of all, element by element. Places beyond the last element of a row, or of all rows, are zero:
+ * left behind the last one of all, element by element. Tiles of whole rows that begin inside of a vector come with all of that, and what they have of
+ * the vectors at both ends is stored element by element. Places beyond the last element of a row, or of all rows, are zero:
  * they come behind all others, or, where steps go down, are left out of the sums. Tiles of some columns are copied line by line.
  *
  * Copies wait for nothing but their memory, and `async-copy` makes them asynchronous.
  */
 #include "passes/loops/scan_tiles.h"
+#include "passes/schedule/constants.h"
 
 /* ---- the block ---- */
 
@@ -53,6 +55,28 @@ static void flat_tile(const sn_tiles *t, sn_ix *start, sn_ix *base, int64_t *lim
 
 static int64_t sn_tile_elements(const sn_tiles *t) { return t->batch * t->rows * t->width; }
 
+sn_ix sn_tile_lead(const sn_tiles *t) {
+    if (!t->moved) return sn_tile_const(t, 0);
+    return sn_ix_modc(t->m, sn_tile_times(t, t->row, t->length * t->inner), t->vector);
+}
+
+/* Vectors that have elements of a tile: a part of another one where it begins inside of one. */
+static int64_t tile_vectors(const sn_tiles *t) {
+    return sn_ceil_div(sn_tile_elements(t) + (t->moved ? t->vector - 1 : 0), t->vector);
+}
+
+/* Of a tile that begins inside of a vector, counted from where that begins: where it ends, and the first vector that is whole. */
+static sn_ix moved_end(const sn_tiles *t) {
+    int64_t all = t->outer * t->length * t->inner, n = sn_tile_elements(t);
+    sn_ix start = sn_tile_times(t, t->row, t->length * t->inner), lead = sn_tile_lead(t);
+    sn_ix end = sn_ix_addc(t->m, lead, n);
+    if (all % n == 0) return end;
+    return sn_ix_min(t->m, end, sn_tile_plus(t, sn_ix_sub(t->m, sn_tile_const(t, all), start), lead));
+}
+static sn_ix first_whole(const sn_tiles *t) {
+    return sn_ix_divc(t->m, sn_ix_addc(t->m, sn_tile_lead(t), t->vector - 1), t->vector);
+}
+
 /* Where element e of the tile is in shared memory. */
 static sn_ix place_of(const sn_tiles *t, sn_ix e) {
     int64_t of_row = t->rows * t->width;
@@ -66,21 +90,28 @@ static sn_ix place_of(const sn_tiles *t, sn_ix e) {
 static void open_flat(sn_tiles *t, turn *out, bool exact) {
     sn_module *m = t->m;
     sn_ix x, u = sn_tile_const(t, 0), v = u, start, base;
-    int64_t limit, n = sn_tile_elements(t), at_once = t->threads * t->vector, turns = sn_ceil_div(n, at_once);
+    int64_t limit, n = sn_tile_elements(t), at_once = t->threads * t->vector,
+                   turns = sn_ceil_div(tile_vectors(t), t->threads);
     flat_tile(t, &start, &base, &limit);
     out->at = sn_tile_threads(t, t->threads, &x);
     out->threads = out->at.parent;
     if (turns > 1) out->at = sn_tile_loop(t, out->at, "u", turns, SN_AXIS_UNROLL, &u);
     sn_ix number = sn_tile_plus(t, sn_tile_times(t, u, t->threads), x), vectors = sn_ix_divc(m, start, t->vector);
     out->there = (sn_val){0};
-    if (exact && n % at_once) out->there = sn_put_in(m, out->at, number, sn_tile_const(t, n / t->vector));
-    if (!exact || n % at_once || limit % n)
+    if (exact && t->moved) {
+        sn_ix first = first_whole(t), whole = sn_ix_sub(m, sn_ix_divc(m, moved_end(t), t->vector), first);
+        out->there = sn_put_in(m, out->at, sn_ix_sub(m, number, first), whole);
+    } else if (exact && n % at_once) {
+        out->there = sn_put_in(m, out->at, number, sn_tile_const(t, n / t->vector));
+    }
+    if (exact ? !t->moved && (n % at_once || limit % n) : true)
         out->there =
             sn_tile_both(t, out->at, out->there,
                          sn_put_in(m, out->at, sn_tile_plus(t, vectors, number), sn_tile_const(t, limit / t->vector)));
     if (t->vector > 1) out->at = sn_tile_loop(t, out->at, "v", t->vector, SN_AXIS_VECTOR, &v);
     sn_ix e = sn_tile_plus(t, sn_tile_times(t, number, t->vector), v);
     out->place = place_of(t, e);
+    if (t->moved) start = sn_tile_times(t, vectors, t->vector);
     out->element = sn_tile_plus(t, sn_tile_plus(t, base, start), e);
 }
 
@@ -96,6 +127,7 @@ static bool open_rest(sn_tiles *t, turn *out, sn_stmt in) {
     else out->at = sn_tile_threads(t, rest, &x);
     sn_ix e = sn_ix_addc(m, x, limit - rest), place = sn_ix_sub(m, e, start);
     out->there = sn_put_in(m, out->at, place, sn_tile_const(t, n));
+    if (t->moved) place = sn_tile_plus(t, place, sn_tile_lead(t)), n += t->vector - 1;
     place = sn_ix_max(m, sn_tile_const(t, 0), sn_ix_min(m, place, sn_tile_const(t, n - 1)));
     out->place = place_of(t, place);
     out->element = sn_tile_plus(t, base, e);
@@ -158,10 +190,11 @@ static bool open_last(sn_tiles *t, turn *out) {
 int64_t sn_tile_staged(const sn_tiles *t) {
     int64_t at_once = t->threads * t->vector, n = sn_tile_elements(t);
     if (!t->flat) return sn_ceil_div(t->rows, lines_of(t)) * lines_of(t) * t->pitch;
-    n = sn_ceil_div(n, at_once) * at_once;
+    n = sn_ceil_div(tile_vectors(t), t->threads) * at_once;
     if (t->lanes > 1) n += sn_ceil_div(n, t->steps) * t->lanes;
     if (t->whole) n += (n - 1) / (t->rows * t->width) * (t->pitch - t->rows * t->width);
     int64_t walked = t->whole ? (t->batch - 1) * t->pitch + t->pieces * t->steps * t->width : n;
+    if (t->moved) walked += t->vector - 1;
     return t->pad + (walked > n ? walked : n);
 }
 
@@ -192,6 +225,18 @@ void sn_tile_copy_in(sn_tiles *t) {
     if (!t->out.i && t->flat) t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, sn_tile_staged(t));
 }
 
+void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks) {
+    sn_module *m = t->m;
+    int64_t running = blocks * t->c->cx->target->units, ahead = running / 2, whole = t->length / t->rows;
+    if (!sn_tile_is_alone(t) || t->outer > 1 || whole < SN_CUT_TILE_WAVES * running) return;
+    sn_ix part = t->reverse ? sn_ix_sub(m, sn_tile_const(t, t->parts - 1), t->part) : t->part;
+    sn_ix later = sn_ix_addc(m, part, t->reverse ? -ahead : ahead);
+    sn_cursor at = sn_at_end(t->k, t->grid);
+    sn_val there = sn_put_in(m, at, later, sn_tile_const(t, whole));
+    for (uint32_t i = 0; i < t->n_loads; i++)
+        sn_put_prefetch(m, at, t->from[i], sn_tile_times(t, later, t->rows), sn_tile_const(t, t->rows), there);
+}
+
 static void put_store(sn_tiles *t, const turn *at) {
     sn_module *m = t->m;
     if (at->there.i) {
@@ -203,9 +248,27 @@ static void put_store(sn_tiles *t, const turn *at) {
     }
 }
 
+/* What a tile that begins inside of a vector has of that, and of the one that it ends in. */
+static void put_ends(sn_tiles *t, sn_stmt threads) {
+    sn_module *m = t->m;
+    sn_ix x, lead = sn_tile_lead(t), first = sn_tile_times(t, first_whole(t), t->vector), end = moved_end(t);
+    sn_ix back = sn_tile_times(t, sn_ix_divc(m, end, t->vector), t->vector);
+    sn_ix start = sn_ix_sub(m, sn_tile_times(t, t->row, t->length * t->inner), lead);
+    turn at = {.at = sn_tile_threads_in(t, threads, t->vector, &x)};
+    at.there = sn_put_in(m, at.at, sn_ix_sub(m, x, lead), sn_ix_sub(m, first, lead));
+    at.place = place_of(t, x);
+    at.element = sn_tile_plus(t, start, x);
+    put_store(t, &at);
+    at.there = sn_put_in(m, at.at, x, sn_ix_sub(m, end, back));
+    at.place = place_of(t, sn_tile_plus(t, back, x));
+    at.element = sn_tile_plus(t, sn_tile_plus(t, start, back), x);
+    put_store(t, &at);
+}
+
 void sn_tile_copy_out(sn_tiles *t) {
     turn at;
     open_flat(t, &at, true);
     put_store(t, &at);
-    if (open_rest(t, &at, at.threads)) put_store(t, &at);
+    if (t->moved) put_ends(t, at.threads);
+    else if (open_rest(t, &at, at.threads)) put_store(t, &at);
 }

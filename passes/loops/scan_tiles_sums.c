@@ -34,7 +34,7 @@ static void make_step(sn_tiles *t, step *out, sn_cursor at, sn_ix x, sn_ix turn,
                               sn_tile_column(t, x));
     if (!t->flat) out->place = sn_tile_plus(t, sn_tile_times(t, row, t->pitch), sn_tile_column(t, x));
     if (t->skewed) out->place = sn_tile_plus(t, out->place, sn_ix_modc(m, sn_tile_line_start(t, row), t->vector));
-    out->place = sn_ix_addc(m, out->place, t->pad);
+    out->place = sn_ix_addc(m, sn_tile_plus(t, out->place, sn_tile_lead(t)), t->pad);
     if (t->lanes > 1) {
         if (t->reverse) piece = sn_ix_sub(m, sn_tile_const(t, t->pieces - 1), piece);
         out->place = sn_tile_plus(t, out->place, sn_tile_times(t, piece, t->lanes));
