@@ -152,6 +152,20 @@ static bool comes_once(sn_module *m, const sn_stmt_rec *load) {
     return once;
 }
 
+/* Lanes that are neighbours, where the offset counts groups of them: `4*(row of lane div 4) + lane mod 4`. At least 1. */
+static uint32_t group_of(sn_gen *g, const access *a) {
+    uint32_t n = g->lanes & -g->lanes, bytes = sn_dtype_bytes(a->b->dtype);
+    if (!g->gpu || sn_buf_is_private(a->b) || is_posted(g, a) || a->b->swizzle) return 1;
+    while (n > 1 && (n * bytes > a->b->align || n * bytes > g->em.cg->target->vector_bytes)) n /= 2;
+    for (uint32_t i = 0; i < g->lanes && n > 1; i++) {
+        sn_ix first = at_lane(g, a->e, i & -n);
+        int64_t behind;
+        bool near = sn_ix_is_const(g->m, sn_ix_sub(g->m, at_lane(g, a->e, i), first), &behind);
+        if (!near || behind != i % n || !sn_ix_is_multiple(g->m, first, n)) n /= 2, i = UINT32_MAX;
+    }
+    return n;
+}
+
 static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
     a.once = s->op == SN_LOP_LOAD && comes_once(g->m, s);
@@ -161,7 +175,7 @@ static access access_of(sn_gen *g, const sn_stmt_rec *s) {
     int64_t c;
     if (g->lanes <= 1) return a;
     if (values_vary(g, a.e)) a.piece = 1;
-    else if (!sn_ix_coef(g->m, a.e, g->lane_axis, &c)) a.piece = 1;
+    else if (!sn_ix_coef(g->m, a.e, g->lane_axis, &c)) a.piece = sn_stmt_mask(s).i ? 1 : group_of(g, &a);
     else if (a.step = c, c) a.reversed = c == -1, a.piece = c == 1 || c == -1 ? piece_of(g, &a) : 1;
     return a;
 }
@@ -252,13 +266,18 @@ static lv load_lanes(sn_gen *g, const access *a, lv mask) {
 }
 
 static lv load_pieces(sn_gen *g, const access *a, lv mask) {
-    lv all = NULL;
+    lv all[SN_GEN_LANES] = {NULL};
+    uint32_t n = 0;
     for (uint32_t i = 0; i < g->lanes; i += a->piece) {
-        lv x = load_at(g, a, at_piece(g, a, i, a->piece), a->piece, mask);
-        if (a->reversed) x = sn_em_reverse(&g->em, x);
-        all = all ? sn_em_join(&g->em, all, x) : x;
+        all[n] = load_at(g, a, at_piece(g, a, i, a->piece), a->piece, mask);
+        if (a->reversed) all[n] = sn_em_reverse(&g->em, all[n]);
+        n++;
     }
-    return all;
+    bool bytes = sn_dtype_bytes(a->b->dtype) == 1; /* stay words where vectors are as long as each other */
+    for (; bytes && n > 1 && n % 2 == 0; n /= 2)
+        for (uint32_t i = 0; i < n; i += 2) all[i / 2] = sn_em_join(&g->em, all[i], all[i + 1]);
+    for (uint32_t i = 1; i < n; i++) all[0] = sn_em_join(&g->em, all[0], all[i]);
+    return all[0];
 }
 
 /* Every second element, say, of a scratch buffer of the CPU: what lies between them is loaded, too. NULL: it is no such access. */

@@ -144,10 +144,35 @@ static lv saturated_lanes(sn_em *em, sn_dtype to, lv x) {
     return words ? y : LLVMBuildTrunc(em->b, y, sn_em_like(x, sn_math_type(em->cg, to)), "");
 }
 
+/* Lanes of a GPU to bytes: words, for whose instruction nan is 0, of which two at a time become bytes in one word, the nearest there are.
+ * That of f64 has another number for nan. */
+static lv packed_bytes(sn_em *em, sn_dtype to, lv x) {
+    enum { WORD = 4 };
+    const char *pack =
+        to == SN_I8 ? "cvt.pack.sat.s8.s32.b32 $0, $1, $2, $3;" : "cvt.pack.sat.u8.s32.b32 $0, $1, $2, $3;";
+    uint32_t n = sn_em_lanes(x) / WORD;
+    lv all = LLVMGetPoison(sn_em_shape(em->cg->i32, n));
+    for (uint32_t i = 0; i < n; i++) {
+        lv word = sn_em_ci(em->cg->i32, 0);
+        for (uint32_t k = WORD; k > 0; k -= 2) {
+            lv in[3] = {NULL, NULL, word};
+            for (uint32_t j = 0; j < 2; j++) {
+                lv lane = sn_em_lane(em, x, i * WORD + k - 1 - j);
+                in[j] = sn_em_call(em, "llvm.nvvm.f2i.rz", NULL, &lane, 1);
+            }
+            word = sn_em_assembly(em, em->cg->i32, pack, "=r,r,r,r", in, 3);
+        }
+        all = n > 1 ? sn_em_with_lane(em, all, i, word) : word;
+    }
+    return em_bitcast(em, all, sn_em_like(x, em->cg->i8));
+}
+
 static lv float_to_int(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
+    enum { WORD = 4 };
     if (sn_is_narrow(from)) x = widened(em, from, x);
     if (to == SN_BOOL) return em_fcmp(em, LLVMRealUNE, x, sn_em_f(em, x, 0));
-    bool fits = sn_dtype_bytes(to) < 4 || to == SN_I32;
+    bool fits = sn_dtype_bytes(to) < 4 || to == SN_I32, byte = to == SN_I8 || to == SN_U8;
+    if (em->cg->target->is_gpu && byte && from != SN_F64 && sn_em_lanes(x) % WORD == 0) return packed_bytes(em, to, x);
     if (!em->cg->target->is_gpu && sn_em_lanes(x) > 1 && fits) return saturated_lanes(em, to, x);
     const char *name = sn_is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
     LLVMTypeRef types[2] = {sn_em_like(x, sn_math_type(em->cg, to)), LLVMTypeOf(x)};

@@ -11,7 +11,7 @@
  *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), registers.c (of a thread), kept.c (from run to
  *                  run), features.c (of the target), tensor_map.c (parameters), follow.c (the launches before and behind),
- *                  loops.c, combine.c, packed.c and sumexp.c (combiners)
+ *                  loops.c, combine.c, packed.c, bytes.c and sumexp.c (combiners)
  *
  * Below, the files come from the ground up, and each uses only what stands before its own end (`./dev check`).
  * Statements have regions, whose code is that of statements again: that one way up is g->statement.
@@ -381,6 +381,10 @@ lv sn_gen_summed_next(sn_gen *g, lv state, lv x);
 lv sn_gen_summed_all(sn_gen *g, lv state);
 /* The larger or smaller of two words, 16 bits by 16 bits; from 9.0 on. */
 lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y);
+
+/* ---- bytes.c ---- */
+/* An operation on lanes of bytes, four at a time; NULL: it is none of those. */
+lv sn_gen_byte_op(sn_gen *g, sn_lop op, sn_dtype t, const lv *in, uint32_t n);
 
 /* ---- combine.c ---- */
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);

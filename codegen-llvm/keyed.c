@@ -11,8 +11,9 @@
  * for 7 (bytes) and 14 (halves). An earlier place wins a tie, so that the first of equal elements wins if positions
  * grow with places, which is asked here. What a mask leaves out has the identity as its value, and comes behind what
  * it does not: of a row whose first vector starts before it (passes/schedule/inner.c) the place of such a lane is worse
- * than all others, and none where nothing else is left. Columns of bytes have the number of the row as their place, each
- * lane one of its own, so that their positions are made once for all rows that are written out. GPUs alone.
+ * than all others, and none where nothing else is left. Columns have the number of the row as their place, each
+ * lane one of its own, so that their positions are made once for all rows that are written out, or once for a loop of them: of bytes in keys, of
+ * others beside the value, which a later row takes the place of only if it is larger: 5 instructions an element for 18. GPUs alone.
  */
 #include "codegen-llvm/gen.h"
 
@@ -220,14 +221,38 @@ void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, con
 
 /* ---- columns ---- */
 
-/* Rows of columns of bytes that are written out, whose positions grow with them. */
+static bool is_byte(sn_dtype t) { return sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t); }
+
+/* Rows of columns that are written out, whose positions grow with them. */
 bool sn_gen_has_key_rows(sn_gen *g, const sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     bool written_out = s->kind == SN_AXIS_UNROLL ? n <= BYTE_PLACES : s->kind == SN_AXIS_SEQ && n <= 2 * GROUP;
     if (!g->gpu || g->apart || s->n_combs != 1 || !written_out || n < 2) return false;
     sn_dtype t = sn_val_get(g->m, sn_stmt_get(g->m, s->last)->in[0])->dtype;
     bool early, arg = s->combs[0] == SN_COMB_ARGMAX || s->combs[0] == SN_COMB_ARGMIN;
-    return arg && sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t) && has_positions(g, s, s, &early) && !early;
+    return arg && t != SN_BOOL && (is_byte(t) || g->lanes > 1) && has_positions(g, s, s, &early) && !early;
+}
+
+/* Does x go before s, which is of an earlier row? */
+static lv goes_before(sn_em *em, sn_comb comb, sn_dtype t, lv x, lv s) {
+    bool max = comb == SN_COMB_MAX;
+    if (!sn_is_float(t)) return sn_math_op(em, max ? SN_LOP_GT : SN_LOP_LT, t, (lv[]){x, s}, 2);
+    sn_dtype wide = t == SN_F64 ? SN_F64 : SN_F32;
+    x = sn_math_cast(em, wide, t, x), s = sn_math_cast(em, wide, t, s);
+    return em_and(em, em_fcmp(em, max ? LLVMRealUGT : LLVMRealULT, x, s), em_fcmp(em, LLVMRealORD, s, s));
+}
+
+/* The first of the largest values of columns, row by row, and their places. */
+static lv places_of_rows(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, int64_t n, lv *value) {
+    sn_em *em = &g->em;
+    lv most = sn_em_splat(em, x[0], g->lanes), place = LLVMConstNull(sn_em_shape(em->cg->i32, g->lanes));
+    for (int64_t i = 1; i < n; i++) {
+        lv all = sn_em_splat(em, x[i], g->lanes), before = goes_before(em, comb, t, all, most);
+        most = em_select(em, before, all, most);
+        place = em_select(em, before, sn_em_i(em, place, i), place);
+    }
+    *value = most;
+    return place;
 }
 
 /* Keys of one word of all rows: even bytes in the first pair, odd ones in the second. */
@@ -314,9 +339,10 @@ void sn_gen_keyed_rows(sn_gen *g, const sn_stmt_rec *s, const lv *x, lv *state) 
     sn_comb comb = s->combs[0] == SN_COMB_ARGMAX ? SN_COMB_MAX : SN_COMB_MIN;
     bool words = g->lanes % WORD == 0 && em->cg->target->sm >= SM;
     int64_t n = sn_gen_extent(g, s->axis);
-    lv place = (words ? places_of_words : places_of_bytes)(g, comb, t, x, n, &state[0]);
+    lv place = (!is_byte(t) ? places_of_rows : words ? places_of_words : places_of_bytes)(g, comb, t, x, n, &state[0]);
     g->places = place;
-    key_positions(g, s, (sn_axis){0}, NULL, LLVMBuildZExt(em->b, place, sn_em_shape(g->index, g->lanes), ""), state);
+    lv row = LLVMBuildZExtOrBitCast(em->b, place, sn_em_shape(g->index, g->lanes), "");
+    key_positions(g, s, (sn_axis){0}, NULL, row, state);
 }
 
 /* ---- loops over rows ---- */
@@ -331,25 +357,34 @@ bool sn_gen_has_key_loop(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *row
            has_positions(g, s, rows, &early) && !early;
 }
 
-/* Nothing: beyond all bytes. */
+/* Nothing: beyond all bytes; of others that which none is worse than, in the first row of all. */
 void sn_gen_key_loop_begin(sn_gen *g, const sn_stmt_rec *s, lv *state) {
     LLVMTypeRef wide = sn_em_shape(g->em.cg->i32, g->lanes);
-    bool u = sn_is_unsigned(sn_val_get(g->m, s->result)->dtype), max = s->combs[0] == SN_COMB_ARGMAX;
+    sn_dtype t = sn_val_get(g->m, s->result)->dtype;
+    bool u = sn_is_unsigned(t), max = s->combs[0] == SN_COMB_ARGMAX;
     int64_t none = max ? (u ? -1 : INT8_MIN - 1) : (u ? UINT8_MAX + 1 : INT8_MAX + 1);
     state[1] = LLVMConstNull(wide);
     state[0] = sn_em_i(&g->em, state[1], none);
+    if (is_byte(t)) return;
+    sn_scalar x[2];
+    sn_scalar_identity(s->combs[0], t, x);
+    state[0] = sn_em_splat(&g->em, sn_math_const(&g->em, t, x[0].f, x[0].i), g->lanes);
 }
 
 void sn_gen_key_loop_next(sn_gen *g, const sn_stmt_rec *s, lv value, lv *state) {
     sn_em *em = &g->em;
     LLVMTypeRef wide = LLVMTypeOf(state[1]);
-    bool u = sn_is_unsigned(sn_val_get(g->m, s->result)->dtype), max = s->combs[0] == SN_COMB_ARGMAX;
-    lv x = u ? LLVMBuildZExt(em->b, value, wide, "") : LLVMBuildSExt(em->b, value, wide, "");
+    sn_dtype t = sn_val_get(g->m, s->result)->dtype;
+    bool u = sn_is_unsigned(t), max = s->combs[0] == SN_COMB_ARGMAX;
+    lv x = !is_byte(t) ? sn_em_splat(em, value, g->lanes)
+           : u         ? LLVMBuildZExt(em->b, value, wide, "")
+                       : LLVMBuildSExt(em->b, value, wide, "");
     lv round =
         g->index == em->cg->i64 ? LLVMBuildTrunc(em->b, g->axes[s->axis.i], em->cg->i32, "") : g->axes[s->axis.i];
     round = sn_em_splat(em, em_shl(em, round, sn_em_i(em, round, 8)), g->lanes);
-    lv better = em_icmp(em, max ? LLVMIntSGT : LLVMIntSLT, x, state[0]);
-    state[1] = em_select(em, better, em_or(em, round, LLVMBuildZExt(em->b, g->places, wide, "")), state[1]);
+    lv better = is_byte(t) ? em_icmp(em, max ? LLVMIntSGT : LLVMIntSLT, x, state[0])
+                           : goes_before(em, max ? SN_COMB_MAX : SN_COMB_MIN, t, x, state[0]);
+    state[1] = em_select(em, better, em_or(em, round, LLVMBuildZExtOrBitCast(em->b, g->places, wide, "")), state[1]);
     state[0] = em_select(em, better, x, state[0]);
 }
 
@@ -358,7 +393,8 @@ void sn_gen_key_loop_end(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *row
     LLVMTypeRef index = sn_em_shape(g->index, g->lanes);
     lv place = em_and(em, state[1], sn_em_i(em, state[1], BYTE_PLACES - 1));
     lv round = em_lshr(em, state[1], sn_em_i(em, state[1], 8));
-    state[0] = LLVMBuildTrunc(em->b, state[0], sn_em_shape(em->cg->i8, g->lanes), "");
+    if (is_byte(sn_val_get(g->m, s->result)->dtype))
+        state[0] = LLVMBuildTrunc(em->b, state[0], sn_em_shape(em->cg->i8, g->lanes), "");
     key_positions(g, rows, s->axis, LLVMBuildZExtOrBitCast(em->b, round, index, ""),
                   LLVMBuildZExtOrBitCast(em->b, place, index, ""), state);
 }

@@ -6,11 +6,12 @@
  *     the larger of each pair     max(a, b) is right in the upper bytes, max(a << 8, b << 8) in the lower ones
  *     their sum                   a word times 1, 1, 1, 1, added to the sum of the words before it in the vector (dp4a), which is
  *                                 widened behind the last one: the sums of vectors add up as what they are summed in
- *     their product               four of a word in 32 bits, which hold it, words in as many as the result has
+ *     their product               bytes 0 and 1 of a word, and 2 and 3, by dp4a of the word and what has the second one in the place of the
+ *                                 first; both in 32 bits, which hold it, words in as many as the result has
  *     is any of them not 0        the or of the words
  *
  *     the sum of rows, by columns  bytes 0 and 2 of a word, and 1 and 3, are added as 16 bits each, without signs (128 more), and
- *                                 widened behind the last row; products four rows at a time
+ *                                 widened behind the last row; products of two rows by dp4a, with one byte of the second
  *
  * Three or four instructions for four bytes, where one by one each takes as many: memory delivers 18 bytes a cycle to
  * a multiprocessor, which begins 128 instructions. GPUs alone: the vectors of a CPU have bytes. Integers are exact in
@@ -134,20 +135,38 @@ static lv sum_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
     return extended(em, sum, wide, is_signed);
 }
 
-/* Those of a word fit in 32 bits; from there on products are as wide as the result. */
+/* Sums of four products, of which all but one are with 0 (dp4a): bytes need not come out of words to be multiplied. */
+static lv bytes_times(sn_em *em, lv word, lv others, bool is_signed) {
+    lv in[3] = {word, others, sn_em_ci(em->cg->i32, 0)};
+    return sn_em_call(em, is_signed ? "llvm.nvvm.idp4a.s.s" : "llvm.nvvm.idp4a.u.u", NULL, in, 3);
+}
+
+/* The product of n words of 32 bits, each of which holds that of up to four bytes: of two words in one multiplication, from there on as wide
+ * as the result. In pairs, which do not wait for each other. */
+static lv product_of_words(sn_em *em, lv *x, uint32_t n, LLVMTypeRef wide, bool is_signed) {
+    uint32_t bits = LLVMGetIntTypeWidth(wide);
+    for (uint32_t i = 0; i < n && bits > 32; i++) x[i] = extended(em, x[i], wide, is_signed);
+    for (; n > 1; n = (n + 1) / 2)
+        for (uint32_t i = 0; i < n; i += 2) x[i / 2] = i + 1 < n ? em_imul(em, x[i], x[i + 1]) : x[i];
+    return bits < 32 ? LLVMBuildTrunc(em->b, x[0], wide, "") : x[0];
+}
+
+/* Of all lanes. */
 static lv product_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
-    LLVMTypeRef i32 = em->cg->i32;
-    lv all = NULL;
-    for (uint32_t i = 0; i < sn_em_lanes(x); i += WORD) {
-        lv word = NULL;
-        for (uint32_t k = 0; k < WORD; k++) {
-            lv byte = extended(em, sn_em_lane(em, x, i + k), i32, is_signed);
-            word = word ? em_imul(em, word, byte) : byte;
+    enum { MOST_WORDS = 64 };
+    static const int64_t SECOND[2] = {0x4441, 0x4344}; /* bytes 1 and 3 where bytes 0 and 2 are, and zeros */
+    lv words = as_words(em, x, em->cg->i32, WORD), all[MOST_WORDS];
+    uint32_t n = sn_em_lanes(words);
+    SN_ASSERT(n <= MOST_WORDS);
+    for (uint32_t i = 0; i < n; i++) {
+        lv word = sn_em_lane(em, words, i), pair[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            lv in[3] = {word, sn_em_ci(em->cg->i32, 0), sn_em_ci(em->cg->i32, SECOND[k])};
+            pair[k] = bytes_times(em, word, sn_em_call(em, "llvm.nvvm.prmt", NULL, in, 3), is_signed);
         }
-        if (LLVMGetIntTypeWidth(wide) > 32) word = extended(em, word, wide, is_signed);
-        all = all ? em_imul(em, all, word) : word;
+        all[i] = em_imul(em, pair[0], pair[1]);
     }
-    return LLVMGetIntTypeWidth(wide) < 32 ? LLVMBuildTrunc(em->b, all, wide, "") : all;
+    return product_of_words(em, all, n, wide, is_signed);
 }
 
 /* The bytes of which x tells that they are not 0. What a mask leaves out is `otherwise`. */
@@ -220,16 +239,28 @@ static lv sum_of_rows(sn_em *em, const lv *rows, uint32_t n, bool is_signed) {
     return all;
 }
 
-/* Products of n rows of bytes, of up to four in 32 bits. */
-static lv product_of_rows(sn_em *em, const lv *rows, uint32_t n, bool is_signed, LLVMTypeRef wide) {
-    LLVMTypeRef words = LLVMVectorType(em->cg->i32, sn_em_lanes(rows[0]));
-    lv all = NULL;
-    for (uint32_t i = 0; i < n; i += WORD) {
-        lv part = extended(em, rows[i], words, is_signed);
-        for (uint32_t k = i + 1; k < i + WORD && k < n; k++)
-            part = em_imul(em, part, extended(em, rows[k], words, is_signed));
-        part = extended(em, part, wide, is_signed);
-        all = all ? em_imul(em, all, part) : part;
+/* The product of byte k of word w of two rows; of one, the byte. */
+static lv product_of_two(sn_em *em, const lv *rows, uint32_t n, uint32_t w, uint32_t k, bool is_signed) {
+    lv word[2];
+    for (uint32_t i = 0; i < 2 && i < n; i++) word[i] = sn_em_lane(em, as_words(em, rows[i], em->cg->i32, WORD), w);
+    if (n < 2) return bytes_times(em, word[0], sn_em_ci(em->cg->i32, (int64_t)1 << 8 * k), is_signed);
+    return bytes_times(em, word[0], em_and(em, word[1], sn_em_i(em, word[1], (int64_t)0xff << 8 * k)), is_signed);
+}
+
+/* Products of n rows of bytes, by columns. */
+static lv product_of_rows(sn_gen *g, const lv *rows, uint32_t n, bool is_signed, LLVMTypeRef wide) {
+    sn_em *em = &g->em;
+    uint32_t lanes = sn_em_lanes(rows[0]);
+    lv all = LLVMGetPoison(wide), *parts = SN_NEWN(g->arena, lv, n);
+    for (uint32_t c = 0; c < lanes; c++) {
+        uint32_t n_parts = 0;
+        for (uint32_t i = 0; i < n; i += WORD) {
+            lv part = product_of_two(em, rows + i, n - i, c / WORD, c % WORD, is_signed);
+            if (i + 2 < n)
+                part = em_imul(em, part, product_of_two(em, rows + i + 2, n - i - 2, c / WORD, c % WORD, is_signed));
+            parts[n_parts++] = part;
+        }
+        all = sn_em_with_lane(em, all, c, product_of_words(em, parts, n_parts, LLVMGetElementType(wide), is_signed));
     }
     return all;
 }
@@ -266,7 +297,7 @@ bool sn_gen_combine_byte_rows(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, 
     LLVMTypeRef wide = LLVMTypeOf(x[0]);
     if (!test && LLVMGetIntTypeWidth(LLVMGetElementType(wide)) < 32) return false;
     if (test) *state = test_of_rows(g, rows, n, comb == SN_COMB_ANY);
-    else if (comb == SN_COMB_PROD) *state = product_of_rows(em, rows, n, is_signed, wide);
+    else if (comb == SN_COMB_PROD) *state = product_of_rows(g, rows, n, is_signed, wide);
     else *state = LLVMBuildSExt(em->b, sum_of_rows(em, rows, n, is_signed), wide, "");
     return true;
 }

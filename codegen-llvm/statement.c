@@ -127,7 +127,8 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     em->coarse = g->gpu && g->coarse[s->result.i];
     em->blunt = g->gpu && g->blunt[s->result.i];
     em->stays = g->gpu && s->op == SN_LOP_DIV && sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def);
-    lv x = sn_math_op(em, s->op, from, in, s->n_in);
+    lv x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
+    if (!x) x = sn_math_op(em, s->op, from, in, s->n_in);
     em->coarse = em->blunt = em->stays = false;
     return x;
 }

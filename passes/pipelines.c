@@ -16,8 +16,8 @@
 #define PIPELINE                                                                                               \
     "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,to-loops,simplify-index,"      \
     "drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
-    "reorder-reductions,collapse,split-groups,simplify-index,online-softmax,split-reduction,split-scan,"       \
-    "join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
+    "reorder-reductions,collapse,split-groups,simplify-index,online-softmax,finish-results,split-reduction,"       \
+    "split-scan,join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;
 const char sn_pipeline_host[] = PIPELINE;

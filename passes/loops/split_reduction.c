@@ -36,6 +36,9 @@
  *  -> k0_part: loop s in 72 { loop i in 17 { reduce sum r in 195456 {
  *         load x[29903136*(s div 9) + 195456*(s mod 9) + 1759008*i + r] } store k0_p0[17*s + i] } }
  *
+ * Parts of columns that a kernel behind reads again have iterations in turns, s, S + s, 2*S + s: all of them end at the end of the
+ * buffer, with what the L2 has when the kernel behind begins there.
+ *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second
  * one. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect
  * reduce nest that would leave the device idle are cut, or whose columns become wider, and only on a GPU; none that a
@@ -65,9 +68,11 @@ typedef struct cut {
     uint32_t at;    /* axis of the reduction of whose iterations a part has `length`, where several are left; */
     int64_t pieces; /* ... into as many it is cut; 0: parts are of all iterations one after the other */
     sn_buf partial[8];
-    bool again;      /* the kernel is what an earlier cut left */
-    bool wrapped;    /* the outer loop was made here, around everything */
-    bool in_order;   /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
+    bool again;    /* the kernel is what an earlier cut left */
+    bool wrapped;  /* the outer loop was made here, around everything */
+    bool in_order; /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
+    bool
+        in_turns; /* ... the columns: parts have an iteration in turns, so that all of them end together where the memory does */
     bool moments;    /* `nest` and the squares about what it comes to */
     sn_moments pair; /* ... in k */
     sn_buf spread;   /* squares of the parts about their own means */
@@ -485,7 +490,8 @@ static sn_stmt shorten_axis(cut *c, sn_stmt nest, sn_chain *chain, const place *
             (sn_level){sn_axis_get(m, sn_stmt_axis(m, chain->at[k]))->name, steps[c->at + k], stride, SN_AXIS_SEQ};
     levels[0].extent = c->length;
     if (c->width > 1) levels[n - 1].name = "q";
-    sn_ix base = sn_ix_scale(m, piece, c->length * levels[0].stride);
+    sn_ix base = sn_ix_scale(m, piece, c->in_turns ? c->width : c->length * levels[0].stride);
+    if (c->in_turns) levels[0].stride *= c->parts;
     if (p->turn.i) base = sn_ix_add(m, base, p->turn);
     int64_t count = c->at ? stride : c->count;
     return sn_nest_rebuild_by(c->cx, c->part, nest, chain, base, count, levels, n, p->turn.i ? &p->test : NULL);
@@ -494,8 +500,8 @@ static sn_stmt shorten_axis(cut *c, sn_stmt nest, sn_chain *chain, const place *
 /* That of a part of all iterations. */
 static sn_stmt shorten_flat(cut *c, sn_stmt nest, const sn_chain *chain, const place *p) {
     sn_module *m = c->m;
-    sn_level level = {c->width > 1 ? "q" : "r", c->length, c->width, SN_AXIS_SEQ};
-    sn_ix base = sn_ix_scale(m, p->part, c->length * c->width);
+    sn_level level = {c->width > 1 ? "q" : "r", c->length, c->in_turns ? c->width * c->parts : c->width, SN_AXIS_SEQ};
+    sn_ix base = sn_ix_scale(m, p->part, c->in_turns ? c->width : c->length * c->width);
     if (p->turn.i) base = sn_ix_add(m, base, p->turn);
     return sn_nest_rebuild_by(c->cx, c->part, nest, chain, base, c->count, &level, 1, p->turn.i ? &p->test : NULL);
 }
@@ -653,6 +659,9 @@ static void finish_kernel(cut *c) {
     sn_kern_set_precision(m, c->k, sn_kern_get(m, c->k)->sched.precision);
 }
 
+/* Is one axis left to be cut? */
+static bool is_one_loop(const cut *c) { return c->chain.n - c->columns.behind == 1; }
+
 /* The kernel in two, if that is worth it; the first of them goes in front of it. `again`: of what an earlier cut left to it. */
 static bool cut_kernel(cut *c, sn_kern_list *out, const sn_users *users, uint32_t at) {
     const char *why_not;
@@ -664,6 +673,8 @@ static bool cut_kernel(cut *c, sn_kern_list *out, const sn_users *users, uint32_
               : c->width > 1 ? " of wide columns"
                              : "");
     c->in_order = !c->again && c->rows > 1 && c->width == 1 && reduces_along(c) && is_read_again(c, users, at);
+    c->in_turns = !c->again && !c->moments && c->parts > 1 && c->outer.n && !reduces_along(c) && is_one_loop(c) &&
+                  is_read_again(c, users, at);
     if (!c->outer.n) wrap_in_loop(c);
     make_partial_buffers(c);
     make_part(c);
@@ -676,7 +687,7 @@ static bool cut_kernel(cut *c, sn_kern_list *out, const sn_users *users, uint32_
 static bool leaves_much(const cut *c) {
     int64_t all = sn_mul_clamped(sn_mul_clamped(c->rows, c->parts), c->width),
             blocks = sn_ceil_div(c->rows, SN_SPLIT_COLUMNS);
-    return !c->moments && c->width > 1 && all / blocks >= SN_SPLIT_AGAIN;
+    return !c->moments && all / blocks >= SN_SPLIT_AGAIN;
 }
 
 sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {

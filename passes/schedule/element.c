@@ -29,6 +29,7 @@ typedef struct flat {
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
     bool moves;              /* nothing is computed (GPU): as many lanes as an access has */
     bool computes;           /* more than it moves and casts */
+    bool packed;             /* all of it is arithmetic on bytes, which takes words (GPU) */
     uint32_t by_runs;        /* lanes of a vector that goes run by run; 0: none does */
 } flat;
 
@@ -87,6 +88,19 @@ static bool only_moves(const sn_module *m, const sn_schedule_shape *sh, bool cas
     return true;
 }
 
+/* Straight-line code on bytes, four of which are computed at a time (codegen-llvm/bytes.c). */
+static bool is_packed(const sn_module *m, const sn_schedule_shape *sh) {
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        bool access = sn_is_access(r), in = r->op == SN_LOP_LOAD || r->op == SN_LOP_CONST || r->op == SN_LOP_ADD ||
+                                            r->op == SN_LOP_SUB || r->op == SN_LOP_MUL || r->op == SN_LOP_NEG ||
+                                            r->op == SN_LOP_ABS || r->op == SN_LOP_MAX || r->op == SN_LOP_MIN;
+        sn_dtype t = access ? sn_buf_get(m, r->buf)->dtype : r->dtype;
+        if (r->has_mask || !(in || r->op == SN_LOP_STORE) || (t != SN_I8 && t != SN_U8)) return false;
+    }
+    return true;
+}
+
 /* ---- runs ---- */
 
 enum { MOST_CUTS = 32 };
@@ -115,7 +129,8 @@ static uint32_t count_cuts(sn_module *m, const sn_runs *runs, sn_axis ax, int64_
     return n;
 }
 
-/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? */
+/* Is what the lanes of a vector load made of whole aligned accesses, none of them tested? Bytes that belong to rows are worth a run for
+ * each row: lane by lane they take longer than all else. Of halves computing twice loses as much (H200). */
 static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const sn_runs *runs, uint32_t v, int64_t row,
                                uint32_t widest) {
     sn_axis ax = sn_stmt_axis(m, sh->body);
@@ -128,13 +143,23 @@ static bool has_aligned_pieces(sn_module *m, const sn_schedule_shape *sh, const 
         bool tested = r->op == SN_LOP_IN && sn_ix_uses_axis(m, r->ix, ax);
         if (r->op == SN_LOP_IN && crosses) return false;
         if (tested && !(sn_ix_is_multiple(m, first, v) && sn_ix_is_multiple(m, r->bound, v))) return false;
-        if (r->op != SN_LOP_LOAD || !sn_ix_run(m, r->ix, ax, &step, NULL, NULL) || !step) continue;
+        if (r->op != SN_LOP_LOAD || !sn_ix_run(m, r->ix, ax, &step, NULL, NULL)) continue;
+        if (!step && crosses && runs->most == 1 && !sn_ix_is_const(m, r->ix, &step)) return false;
+        if (!step) continue;
         uint32_t bytes = sn_dtype_bytes(r->dtype), piece = sn_least(v, widest / bytes);
         if (crosses) first = sn_ix_const(m, sn_ix_get(m, r->ix)->c0);
         if (!runs->by_vectors || sn_buf_get(m, r->buf)->align < piece * bytes) return false;
         if ((crosses && !sn_schedule_walks_all(m, sh, r->ix)) || !sn_ix_is_multiple(m, first, piece)) return false;
     }
     return true;
+}
+
+/* Lanes of bytes are computed four at a time, and so is what other runs compute once more: no more than once, where vectors have no more than
+ * two runs. */
+static bool bytes_again(const sn_schedule_shape *sh, uint32_t v, uint32_t cuts, int64_t row) {
+    enum { TOGETHER = 2 }; /* operations on words take about twice as many instructions as those on lanes */
+    int64_t warp = (int64_t)SN_WARP * v * cuts, again = warp < row ? warp : row;
+    return 2 * (int64_t)v * cuts <= row && sh->instructions * again <= SN_RUNS_AGAIN * TOGETHER * row;
 }
 
 /* Each run of a vector computes all lanes: is there so little to compute that it is worth it? Where vectors cross the ends of rows
@@ -150,6 +175,7 @@ static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (simple) return true;
     /* Vectors of whole rows' parts are narrower, but compute nothing twice. */
     if (!crosses && sn_pow2_divisor(row) * runs->bytes >= SN_WIDE_ENOUGH) return false;
+    if (crosses && runs->most == 1) return bytes_again(sh, v, cuts, row);
     return crosses ? sh->instructions * warp <= SN_RUNS_AGAIN * row : is_short(sh);
 }
 
@@ -210,32 +236,59 @@ static uint32_t row_vector(const sn_schedule_shape *sh, const flat *fl, int64_t 
 
 /* A block of U vectors a thread has no guards. */
 static bool has_whole_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
-    return cx->target->is_gpu && !sh->n_nests && sh->rows / sc->vector / sc->block_x >= sc->unroll;
+    return cx->target->is_gpu && !sh->windows && sh->rows / sc->vector / sc->block_x >= sc->unroll;
+}
+
+/* Nests of a GPU that are so short that they are written out: their loads go together, and what several of them load stays. */
+static bool are_tiny(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    return cx->target->is_gpu && sh->n_nests && sh->all_perfect && !sh->scans && sh->max_count <= SN_TINY_NEST &&
+           sh->instructions * sh->max_count <= SN_ELEMENT_CODE;
+}
+
+/* Bytes that a position of tiny nests waits for; 0: they are none. */
+static uint32_t loaded_by_nests(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    const sn_module *m = cx->m;
+    uint32_t bytes = 0;
+    if (!are_tiny(cx, sh)) return 0;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            bool again = false;
+            for (uint32_t k = 0; k < i && sn_loads(r); k++) again |= sn_stmt_loads(m, sh->nests[k].top, r->buf);
+            if (sn_loads(r) && !again) bytes += sn_dtype_bytes(r->dtype) * (uint32_t)sh->nests[i].count;
+        }
+    }
+    return bytes;
 }
 
 /* Vectors of a thread, T apart: as many as it should wait for together, while every multiprocessor stays full. */
 static uint32_t vectors_of_thread(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl,
                                   const sn_sched *sc) {
     const sn_target *t = cx->target;
-    uint32_t bytes = (fl->looked_up ? fl->looked_up : fl->loaded) * sc->vector, u = 1;
-    if (!t->is_gpu || sh->n_nests || sh->windows || !bytes) return 1;
+    uint32_t loaded = sh->n_nests ? loaded_by_nests(cx, sh) : fl->looked_up ? fl->looked_up : fl->loaded;
+    uint32_t bytes = loaded * sc->vector, u = 1;
+    if (!t->is_gpu || sh->windows || !bytes) return 1;
     int64_t all = (int64_t)sc->block_x * sc->vector * sn_target_blocks(t, sc->block_x) * t->units;
     uint32_t flight = waits_twice(fl) ? 2 * SN_ELEMENT_FLIGHT : SN_ELEMENT_FLIGHT;
-    while (u * bytes < flight && 2 * u * sh->instructions <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
+    int64_t code = (int64_t)sh->instructions * (sh->max_count > 1 ? sh->max_count : 1);
+    if (sh->n_nests) flight = flight / 2 + 1; /* no more than that in all: it is kept, too */
+    while (u * bytes < flight && 2 * u * code <= SN_ELEMENT_CODE && sh->rows >= 2 * u * all) u *= 2;
     return u;
 }
 
-/* Lanes whose vector is aligned at every step of a scan, whatever the step. */
+/* Lanes whose vector is aligned at every step of a scan or a nest, whatever the step. */
 static uint32_t aligned_steps(sn_module *m, const sn_schedule_shape *sh, uint32_t v) {
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
-        sn_axis ax = sn_stmt_axis(m, nest->top);
         sn_stmt end = sn_stmt_walk_skip(m, nest->top);
         for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             int64_t step;
             if (!sn_is_access(r) || !walks(m, r->ix, sn_stmt_axis(m, sh->body))) continue;
-            if (sn_ix_coef(m, r->ix, ax, &step)) v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
+            for (uint32_t k = 0; k < nest->chain.n; k++)
+                if (sn_ix_coef(m, r->ix, sn_stmt_axis(m, nest->chain.at[k]), &step))
+                    v = sn_least(v, sn_pow2_divisor(step < 0 ? -step : step));
         }
     }
     return v;
@@ -280,10 +333,12 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
         bool across = crosses_rows(cx, sh, fl);
+        /* What lanes ask each for itself is asked once for a group of them; more lanes have more of those. */
+        if (fl->packed && across && fl->not_flat) v = sn_least(cx->target->vector_bytes, cx->target->io_align);
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
-        if (cx->target->is_gpu && sh->scans && sh->outer.n) v = aligned_steps(cx->m, sh, v);
+        if (cx->target->is_gpu && sh->n_nests && sh->outer.n) v = aligned_steps(cx->m, sh, v);
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
@@ -305,7 +360,9 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && is_short(sh))
         sc->min_blocks = sn_target_blocks(cx->target, sc->block_x);
     /* A run's lanes wait for those of the others, beside what they are made of. */
-    if (sc->runs && fl->computes && sc->min_blocks > 1) sc->min_blocks /= 2;
+    if ((sc->runs || (fl->packed && sc->vector * fl->bytes == cx->target->vector_bytes)) && fl->computes &&
+        sc->min_blocks > 1)
+        sc->min_blocks /= 2;
 }
 
 /* Other candidates: twice as many threads a block and half, vectors half as wide. */
@@ -314,6 +371,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     flat fl = look_at_flat(cx->m, k, sh);
     fl.moves = cx->target->is_gpu && fl.bytes && sh->body.i && only_moves(cx->m, sh, false);
     fl.computes = sh->body.i && !only_moves(cx->m, sh, true);
+    fl.packed = cx->target->is_gpu && sh->body.i && is_packed(cx->m, sh);
     fl.by_runs = runs_vector(cx, sh, &fl);
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;
@@ -344,6 +402,36 @@ static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t ex
     sn_axis ax = new_axis(m, name, extent);
     *out = sn_ix_axis(m, ax);
     return sn_put_loop(m, at, ax, kind);
+}
+
+/* Does another kernel load it, too? What that one read last is in the cache yet, where it ends (passes/loops/reverse_grid.c). */
+static bool has_other_readers(const sn_module *m, sn_kern k, sn_buf b) {
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (m->kernels.at[i].i != k.i && sn_kern_loads(m, m->kernels.at[i], b)) return true;
+    return false;
+}
+
+/* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
+ * rows, so that those of one place run together. 1: there is none. */
+static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    int64_t bytes = 0, together = 1, largest = 0;
+    if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return 1;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r)) continue;
+        int64_t rows = 1;
+        uint32_t axis = 0;
+        for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
+            rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
+        bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (r->op == SN_LOP_LOAD && has_other_readers(m, k, r->buf)) return 1;
+        if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
+        int64_t size = sn_buf_bytes(m, r->buf);
+        if (rows > 1 && size > largest) largest = size, together = rows;
+    }
+    bool gone = sh->rows / together * bytes >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
+    return gone && largest * (together - 1) * SN_ELEMENT_AGAIN >= sh->rows * bytes ? together : 1;
 }
 
 static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
@@ -392,9 +480,11 @@ static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const
     }
 }
 
-/* The loads of a small window go together. */
-static void write_out_windows(sn_module *m, const sn_schedule_shape *sh) {
-    for (uint32_t i = 0; i < sh->n_nests && sh->max_count <= SN_WRITTEN_WINDOW; i++)
+/* The loads of a small window go together, and those of tiny nests. */
+static void write_out(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    bool small = sh->windows && sh->max_count <= SN_WRITTEN_WINDOW;
+    for (uint32_t i = 0; i < sh->n_nests && cx->target->is_gpu && (small || are_tiny(cx, sh)); i++)
         for (uint32_t d = 0; d < sh->nests[i].chain.n; d++)
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }
@@ -426,6 +516,7 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
     int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = u * v * sc->block_x;
+    int64_t rows_of_turn = rows_together(cx, k, sh);
     int64_t n = sh->rows, whole = n - n % (u > 1 ? tile : v);
     int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
     if (has_open_rows(cx, sh, sc)) {
@@ -433,17 +524,20 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
         return;
     }
     if (sh->scans) group_steps(cx, k, sh, sc);
-    else if (sh->windows && cx->target->is_gpu) write_out_windows(m, sh);
+    else write_out(cx, sh);
     sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = v > 1 ? new_axis(m, "v", v) : (sn_axis){0};
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
     sn_schedule_take_body(&body, cx, k, sh);
-    sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", blocks, SN_AXIS_GRID, &g);
+    int64_t rows = rows_of_turn < blocks ? rows_of_turn : 1, of_row = sn_ceil_div(blocks, rows);
+    sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", of_row * rows, SN_AXIS_GRID, &g);
     sn_stmt threads = sn_put_loop(m, sn_at_end(k, grid), in_block, SN_AXIS_BLOCK_X), into = threads;
     sn_ix p = g;
+    if (rows > 1) p = sn_ix_fma(m, of_row, sn_ix_modc(m, g, rows), sn_ix_divc(m, g, rows));
+    if (of_row * rows != blocks) into = sn_put_if(m, sn_at_end(k, into), p, sn_ix_const(m, blocks));
     if (u > 1) {
         into = put_loop(m, sn_at_end(k, into), "u", u, SN_AXIS_UNROLL, &turn);
-        p = sn_ix_add(m, sn_ix_scale(m, g, u), turn);
+        p = sn_ix_add(m, sn_ix_scale(m, p, u), turn);
     }
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, p, sc->block_x), t), v);
     if (whole != blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));

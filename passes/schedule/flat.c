@@ -150,10 +150,19 @@ static bool is_shared(const look *l, sn_ix e) {
     return !sn_ix_uses_vals(l->m, e);
 }
 
-/* Bytes that the accesses of nests walk which differ from group to group: all, and those that groups have together. */
+/* Bytes that the accesses of nests walk which differ from group to group: all, those that groups have together, and those that are
+ * stored along rows as they are. */
 typedef struct walked {
-    int64_t all, flat;
+    int64_t all, flat, along;
 } walked;
+
+/* Are rows, of groups in which they lie across each other, stored in lines of their own? Threads that go along them do that as it is. */
+static bool goes_along(const sn_schedule_flat *f, look *l, const sn_stmt_rec *store, const sn_schedule_nest *nest) {
+    int64_t c, bytes = sn_dtype_bytes(sn_buf_get(l->m, store->buf)->dtype);
+    if (f->inner < 2 || nest->chain.n != 1 || nest->count <= SN_FLAT_ALONE || nest->count * bytes < SN_LINE)
+        return false;
+    return sn_ix_coef(l->m, store->ix, sn_stmt_axis(l->m, nest->top), &c) && c == 1;
+}
 
 /* Does all that nests access of a staged buffer lie in what is staged of it? Other loads of it, of the row before, say, were refused, but
  * would be sent there, too. */
@@ -181,7 +190,7 @@ static bool has_all(const sn_schedule_flat *f, look *l) {
 static bool find_bufs(sn_schedule_flat *f, look *l) {
     enum { MOST = 75, LEAST_PART = 4 };
     sn_module *m = l->m;
-    walked w = {0, 0};
+    walked w = {0};
     for (uint32_t i = 0; i < l->sh->n_nests; i++) {
         const sn_schedule_nest *nest = &l->sh->nests[i];
         sn_stmt end = sn_stmt_walk_skip(m, nest->top);
@@ -198,14 +207,19 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
             if (fits && join(f, r->buf, &p, store)) w.flat += bytes;
-            else if (store) drop(f, r->buf);
+            else if (store) {
+                drop(f, r->buf);
+                if (goes_along(f, l, r, nest)) w.along += bytes;
+            }
         }
     }
+    f->direct = w.along > 0;
     for (uint32_t i = 0; i < f->n; i++) { /* gaps between groups would be copied, too */
         f->lines |= f->bufs[i].lines;
         if (!f->bufs[i].lines && f->bufs[i].reach * 100 < f->bufs[i].group * MOST) return false;
     }
-    return f->n && w.flat * 100 >= w.all * MOST && has_all(f, l);
+    if (f->direct && f->lines) return false;
+    return f->n && (w.flat + w.along) * 100 >= w.all * MOST && has_all(f, l);
 }
 
 static bool stores_and_loads(const sn_module *m, sn_kern k) {
@@ -256,6 +270,7 @@ static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_s
 static void measure(sn_schedule_flat *f, const look *l) {
     f->unit = f->lines ? SN_FLAT_LINE : 1;
     f->run = INT64_MAX;
+    f->words = true;
     f->piece = UINT32_MAX;
     f->along = f->lines ? l->extents[l->prefix - 1] : f->groups;
     int64_t bytes = 0;
@@ -268,6 +283,7 @@ static void measure(sn_schedule_flat *f, const look *l) {
         if (!b->lines) b->count = b->group;
         uint32_t even = sn_least(b->vector, sn_pow2_divisor(b->group));
         if (!b->lines && b->vector / even > f->unit) f->unit = b->vector / even;
+        f->words &= size >= SN_WORD;
         int64_t run = (f->inner > 1 ? f->inner : b->group) * size;
         if (run < f->run) f->run = run;
         if (b->vector * size < f->piece) f->piece = b->vector * size;
@@ -276,7 +292,7 @@ static void measure(sn_schedule_flat *f, const look *l) {
     f->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     f->turns = rows && rows < f->n;
     f->vector = row_vector(f, l);
-    f->by_columns = f->lines || f->inner > 1 || is_alone(l->sh, f);
+    f->by_columns = f->lines || (f->inner > 1 && !f->direct) || is_alone(l->sh, f);
 }
 
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
@@ -338,7 +354,10 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
     if (f->piece < SN_WIDE_ENOUGH) return false;
     if (f->turns) return true;
-    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < 2 * SN_LINE);
+    bool narrow = sn_pow2_divisor(f->run) < SN_WIDE_ENOUGH && f->groups >= SN_SPLIT_ENOUGH * cx->target->units;
+    narrow &= f->words || is_alone(sh, f); /* single halves of shared memory take as long as those of memory */
+    int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
+    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most);
     bool odd = f->run % cx->target->vector_bytes != 0;
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
@@ -372,7 +391,9 @@ static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
     return n > f->unit ? n : f->unit;
 }
 
+/* What is stored as it is has the lanes of a warp side by side. */
 static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
+    if (f->direct) return sn_least(sn_pow2_ceil(sh->max_count), SN_WARP);
     uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS));
     return x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
 }

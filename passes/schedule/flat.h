@@ -29,8 +29,10 @@ typedef struct sn_schedule_flat {
     sn_schedule_flat_buf bufs[SN_MAX_FLAT];
     uint32_t n; /* 0: no groups were found */
     uint32_t prefix;
-    bool lines; /* of some buffer */
-    bool turns; /* rows lie along the nests in some buffers, across them in others */
+    bool lines;  /* of some buffer */
+    bool turns;  /* rows lie along the nests in some buffers, across them in others */
+    bool direct; /* ... which are stored as they are */
+    bool words;  /* of all buffers elements are words, or more */
     int64_t inner, groups;
     int64_t along;   /* groups that follow each other as blocks have them; groups / along times */
     uint32_t bytes;  /* of a group in all those buffers */

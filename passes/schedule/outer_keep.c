@@ -49,9 +49,9 @@ typedef struct keeper {
 } keeper;
 
 /* Words of registers of a thread that keeps its elements: single halves take a word each, and so do those of which exponentials are
- * added up, all at once. */
+ * added up, all at once; of short columns, if threads meet between the nests. */
 static double words_of(const keeper *ke, const tile *ti) {
-    bool terms = !ke->is_short && ke->values > 1;
+    bool terms = ke->is_short ? ke->sh->n_nests > 2 && ti->y > 1 : ke->values > 1;
     bool apart = ke->bytes < 4 && (ke->bytes * ti->vector < 4 || terms);
     double each = apart ? ke->kept * 4.0 / ke->bytes : ke->kept;
     return (double)(ti->steps * ti->vector) * each / 4;
@@ -94,7 +94,6 @@ static double meeting(const keeper *ke, const tile *ti) {
 /* What long columns take besides. */
 static double of_long(const keeper *ke, const tile *ti) {
     double wide = ti->x * ti->vector * ke->bytes, cost = 1 + meeting(ke, ti);
-    if (ti->vector * ke->bytes < SN_COLUMN_WORD) cost *= SN_COLUMNS_NARROW / 100.0;
     if (ti->whole) return cost;
     if (ke->askew) cost *= 1 + SN_SECTOR / wide;
     for (double line = wide; line < SN_LINE; line *= 2) cost *= SN_COLUMNS_SECTOR / 100.0;
@@ -118,6 +117,7 @@ static double cost_of(const keeper *ke, const tile *ti) {
     cost *= 1 + SN_COLUMNS_ALONE / 100.0 * (ke->is_short ? 2 : ke->values) / (r * r);
     if (ti->shared) cost *= SN_COLUMNS_SHARED / 100.0;
     if (r * threads < SN_IDLE_THREADS) cost *= 1 + SN_COLUMNS_FEW / 100.0 * (SN_IDLE_THREADS / (r * threads) - 1);
+    if (ti->vector * ke->bytes < SN_COLUMN_WORD) cost *= SN_COLUMNS_NARROW / 100.0;
     if (ke->is_short) {
         if (ke->askew && wide <= SN_LINE) cost *= 1 + SN_SECTOR / wide;
         return wide < 2 * SN_SECTOR ? cost * SN_COLUMNS_SECTOR / 100 : cost;
