@@ -68,7 +68,7 @@ static sn_status take_ptx(job *j, LLVMModuleRef mod, LLVMTargetMachineRef tm) {
     sn_text streamed;
     sn_text_init(&streamed, j->cg.env);
     if (sn_nvptx_streams(j->cg.target, j->m, j->k, &j->cg.scratch)) {
-        sn_nvptx_stream(&streamed, ptx, size, sn_kern_posts(j->m, j->k));
+        sn_nvptx_stream(&streamed, ptx, size, sn_kern_posts(j->m, j->k), sn_nvptx_has_once(j->m, j->k));
         ptx = streamed.s;
         size = streamed.n;
     }

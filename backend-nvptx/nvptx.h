@@ -17,6 +17,8 @@ void sn_nvptx_widen(const sn_cg *cg, LLVMModuleRef mod);
 /* Does the kernel move so much that what it loads should leave the L2 last? Then sn_nvptx_stream puts that into its
  * PTX. */
 bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k, sn_arena *scratch);
-void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool posts);
+void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool posts, bool once);
+/* Does it say of what some of its loops load that nobody reads it again? */
+bool sn_nvptx_has_once(const sn_module *m, sn_kern k);
 
 #endif

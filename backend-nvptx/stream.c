@@ -9,6 +9,14 @@
  *  -> createpolicy.fractional.L2::evict_last.b64 %stream, 1.0;                 once
  *     ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16], %stream;
  *
+ * Where loops of the kernel say that what they load comes `once`, that and what is copied to shared memory leaves the L2 first, and so
+ * does what is stored: what the other loops load is read again, and should be there. Code generation makes such loads plain ones, for
+ * which nothing else is known (codegen-llvm/access.c), since a load of the text does not say in which loop it was.
+ *
+ *     ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];   st.global.v4.b32 [%rd2+16], {%r1, %r2, %r3, %r4};
+ *  -> createpolicy.fractional.L2::evict_first.b64 %once, 1.0;                   once
+ *     ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16], %once;   ..
+ *
  * An asynchronous copy gets more than the policy. Where its address in shared memory is a uniform register plus a
  * thread's, ptxas (12.8 to 13.5) keeps the two apart and takes the policy from the odd uniform register behind the first:
  * LDGSTS [R3+UR0], desc[UR1][R4.64], an illegal instruction. So the address becomes the result of an operation that is
@@ -69,8 +77,15 @@ bool sn_nvptx_streams(const sn_target *t, const sn_module *m, sn_kern k, sn_aren
     return t->sm == HOPPER && all >= t->cache_bytes && bytes_stored(m, k, scratch) * SHARE >= all;
 }
 
-static const char LOAD[] = "ld.global.nc", COPY[] = "cp.async.", TO[] = ".shared.global [%rd",
-                  PREFETCH[] = "cp.async.bulk.prefetch.L2.global";
+static const char STREAM[] = "%stream", ONCE[] = "%once", LATER[] = "%later";
+static const char LOAD[] = "ld.global.nc.", LOAD_ONCE[] = "ld.global.", STORE[] = "st.global.", COPY[] = "cp.async.",
+                  TO[] = ".shared.global [%rd", PREFETCH[] = "cp.async.bulk.prefetch.L2.global";
+
+bool sn_nvptx_has_once(const sn_module *m, sn_kern k) {
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->once) return true;
+    return false;
+}
 
 /* Where an instruction's name begins. */
 static const char *first_word(const char *line, const char *end) {
@@ -91,17 +106,18 @@ static void put_rest(sn_text *t, const char *at, const char *end, const char *po
     sn_text_printf(t, ", %s;\n", policy);
 }
 
-static bool put_load(sn_text *t, const char *line, const char *end) {
+/* what: the instruction's name, up to the point where the hint stands. */
+static bool put_access(sn_text *t, const char *line, const char *end, const char *what, const char *policy) {
     const char *name = first_word(line, end);
-    if (!starts(name, end, LOAD)) return false;
-    const char *rest = name + strlen(LOAD);
+    if (!starts(name, end, what)) return false;
+    const char *rest = name + strlen(what) - 1;
     sn_text_putn(t, line, (size_t)(rest - line));
     sn_text_put(t, ".L2::cache_hint");
-    put_rest(t, rest, end, "%stream");
+    put_rest(t, rest, end, policy);
     return true;
 }
 
-static bool put_copy(sn_text *t, const char *line, const char *end) {
+static bool put_copy(sn_text *t, const char *line, const char *end, const char *policy) {
     const char *name = first_word(line, end);
     if (!starts(name, end, COPY)) return false;
     const char *to = strchr(name, '.') + strlen(".async.cg");
@@ -110,7 +126,7 @@ static bool put_copy(sn_text *t, const char *line, const char *end) {
     while (*rest != ']' && *rest != '+' && *rest != '-') rest++;
     sn_text_printf(t, "\txor.b64 \t%%to, %.*s, %%zero;\n", (int)(rest - address), address);
     sn_text_printf(t, "%.*s.L2::cache_hint [%%to", (int)(address - 2 - line), line);
-    put_rest(t, rest, end, "%stream");
+    put_rest(t, rest, end, policy);
     return true;
 }
 
@@ -121,11 +137,11 @@ static bool put_prefetch(sn_text *t, const char *line, const char *end) {
     const char *rest = name + strlen(PREFETCH);
     sn_text_putn(t, line, (size_t)(rest - line));
     sn_text_put(t, ".L2::cache_hint");
-    put_rest(t, rest, end, "%later");
+    put_rest(t, rest, end, LATER);
     return true;
 }
 
-static void put_registers(sn_text *t, bool copies, bool ahead) {
+static void put_registers(sn_text *t, bool copies, bool ahead, bool once) {
     sn_text_printf(t,
                    "\t.reg .b64 \t%%stream;\n"
                    "\tcreatepolicy.fractional.L2::evict_%s.b64 %%stream, 1.0;\n",
@@ -133,6 +149,9 @@ static void put_registers(sn_text *t, bool copies, bool ahead) {
     if (ahead)
         sn_text_put(t, "\t.reg .b64 \t%later;\n"
                        "\tcreatepolicy.fractional.L2::evict_last.b64 %later, 1.0;\n");
+    if (once)
+        sn_text_put(t, "\t.reg .b64 \t%once;\n"
+                       "\tcreatepolicy.fractional.L2::evict_first.b64 %once, 1.0;\n");
     if (copies)
         sn_text_put(t, "\t.reg .b32 \t%none;\n"
                        "\t.reg .b64 \t%zero, %to;\n"
@@ -140,14 +159,16 @@ static void put_registers(sn_text *t, bool copies, bool ahead) {
                        "\tcvt.u64.u32 \t%zero, %none;\n");
 }
 
-void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool posts) {
+void sn_nvptx_stream(sn_text *t, const char *ptx, size_t size, bool posts, bool once) {
     const char *end;
     bool copies = strstr(ptx, TO) != NULL, ahead = posts && copies && strstr(ptx, PREFETCH);
     for (const char *line = ptx, *stop = ptx + size; line < stop; line = end + 1) {
         end = memchr(line, '\n', (size_t)(stop - line));
         if (!end) end = stop - 1;
         if (ahead && put_prefetch(t, line, end)) continue;
-        if (!put_load(t, line, end) && !put_copy(t, line, end)) sn_text_putn(t, line, (size_t)(end - line) + 1);
-        if (*line == '{') put_registers(t, copies, ahead); /* the kernel's body */
+        if (!put_access(t, line, end, LOAD, STREAM) && !put_copy(t, line, end, once ? ONCE : STREAM) &&
+            (!once || (!put_access(t, line, end, LOAD_ONCE, ONCE) && !put_access(t, line, end, STORE, ONCE))))
+            sn_text_putn(t, line, (size_t)(end - line) + 1);
+        if (*line == '{') put_registers(t, copies, ahead, once); /* the kernel's body */
     }
 }

@@ -516,9 +516,9 @@ void sn_gen_leave_mma(sn_gen *g, uint32_t given, uint32_t done);
 /* Inside a vector of runs: a load of neighbours; a selection or conversion of such. false: it is none. */
 bool sn_gen_run_load(sn_gen *g, const sn_stmt_rec *s);
 bool sn_gen_run_value(sn_gen *g, const sn_stmt_rec *s);
-/* Neighbours from `first` on, of the storage type, where the scalar `wanted` holds (NULL: always): they and whatever else is in
- * their pieces lie in the storage. */
-lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wanted);
+/* Neighbours from `first` on, of the storage type, where the scalar `wanted` holds (NULL: always). near: they and whatever else is
+ * in their pieces lie in the storage. */
+lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wanted, bool near);
 /* Two vectors of a storage type: lanes of x before `start`, of y from there on. */
 lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
 

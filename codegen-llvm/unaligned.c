@@ -272,7 +272,7 @@ static lv value_of(sn_gen *g, const sn_gen_place *p, sn_dtype type) {
 
 /* ---- loads of neighbours ---- */
 
-lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv wanted) {
+lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv wanted, bool near) {
     sn_em *em = &g->em;
     const sn_buf_rec *b = sn_buf_get(g->m, buf);
     uint32_t bytes = sn_dtype_bytes(b->dtype), align = g->gpu ? b->align : bytes;
@@ -282,7 +282,8 @@ lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv w
                       .at = em_imul(em, at, sn_em_i(em, at, bytes)),
                       .size = storage_size(g, b),
                       .granule = granule_of(g, first, bytes),
-                      .near = true,
+                      .near = near,
+                      .early = !near,
                       .steady = g->steady[buf.i],
                       .dtype = b->dtype};
     if (align < PIECE) align_place(g, &p, align);

@@ -95,7 +95,7 @@ static bool extent_is_hole(const reader *r, sn_stmt s, sn_axis_kind kind) {
 static void read_axis(reader *r, sn_stmt s, const sn_stmt_rec *rec) {
     sn_axis_rec *ax = sn_axis_get(r->m, rec->axis);
     token(r, rec->kind);
-    token(r, rec->pipe << 2 | rec->bulk << 1 | rec->await);
+    token(r, rec->pipe << 3 | rec->once << 2 | rec->bulk << 1 | rec->await);
     token(r, (uint64_t)rec->mma << 32 | rec->mma_columns);
     int64_t extent = sn_ix_value(r->m, ax->extent);
     if (extent_is_hole(r, s, rec->kind)) SN_PUSH(r->arena, &r->out->holes, extent);

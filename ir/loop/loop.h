@@ -24,6 +24,7 @@
  * More promises about an axis may follow its kind:
  *   bulk      copies from global to shared memory in the nest may be under way when it ends
  *   await     iteration i needs what iteration i of the bulk loop in the nest before has copied, and waits for it
+ *   once      what its loads bring from memory nobody reads again
  *   pipe(S)   a loop whose bulk nests run up to S - 1 iterations ahead: what they fill exists S times
  * An `accum` is a prefix: its hidden state starts from the identity of its combiner where its position is 0 and takes
  * in operand 0 at each iteration. The position is made of the axes of the innermost loops around it and counts their
@@ -115,6 +116,7 @@ typedef struct sn_stmt_rec {
     sn_axis_kind kind;    /* LOOP, REDUCE */
     bool bulk;            /* LOOP, REDUCE: its copies come later (ir/loop/copies.h) */
     bool await;           /* LOOP, REDUCE: each iteration waits for those of one iteration of a bulk loop */
+    bool once;            /* LOOP, REDUCE: what its loads bring is not wanted again: it leaves the cache first */
     uint32_t pipe;        /* LOOP: copies of the buffers that its bulk nests fill; 0: no pipe */
     uint32_t mma;         /* LOOP: sn_mma, what its nest is one of (ir/loop/mma.h); 0: none ... */
     uint32_t mma_columns; /* ... and groups of threads side by side */

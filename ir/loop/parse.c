@@ -295,11 +295,12 @@ static sn_status parse_mma(sn_stmt_rec *r, parser *p) {
     return sn_lex_expect(p->lx, ")");
 }
 
-/* `bulk`, `await`, `pipe(3)` and `mma(..)`, in this order. */
+/* `bulk`, `await`, `once`, `pipe(3)` and `mma(..)`, in this order. */
 static sn_status parse_promises(sn_stmt_rec *r, parser *p) {
     bool is_pipe, is_mma;
     SN_TRY(sn_lex_accept_name(&r->bulk, p->lx, "bulk"));
     SN_TRY(sn_lex_accept_name(&r->await, p->lx, "await"));
+    SN_TRY(sn_lex_accept_name(&r->once, p->lx, "once"));
     SN_TRY(sn_lex_accept_name(&is_pipe, p->lx, "pipe"));
     SN_TRY(sn_lex_accept_name(&is_mma, p->lx, "mma"));
     if (is_mma) return parse_mma(r, p);

@@ -189,8 +189,9 @@ static void put_axis(sn_text *t, names *n, const sn_stmt_rec *r) {
     sn_text_put(t, axis_name(n, r->axis));
     sn_text_put(t, " in ");
     put_ix(t, n, sn_axis_get(n->m, r->axis)->extent);
-    if (r->kind == SN_AXIS_SEQ && !r->bulk && !r->await && !r->pipe && !r->mma) return;
-    sn_text_printf(t, " : %s%s%s", sn_axis_kind_names[r->kind], r->bulk ? " bulk" : "", r->await ? " await" : "");
+    if (r->kind == SN_AXIS_SEQ && !r->bulk && !r->await && !r->once && !r->pipe && !r->mma) return;
+    sn_text_printf(t, " : %s%s%s%s", sn_axis_kind_names[r->kind], r->bulk ? " bulk" : "", r->await ? " await" : "",
+                   r->once ? " once" : "");
     if (r->pipe) sn_text_printf(t, " pipe(%u)", r->pipe);
     if (r->mma) sn_text_printf(t, " mma(%s", sn_mmas[r->mma].name);
     if (r->mma && r->mma_columns != 1) sn_text_printf(t, ", %u", r->mma_columns);

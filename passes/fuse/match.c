@@ -298,16 +298,30 @@ static uint32_t readings(const sn_module *m, sn_kern k, const sn_chain *outer) {
     return n ? n : 1;
 }
 
+/* Does b alone load what is as long as a row? */
+static bool has_weights(const sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b, int64_t row) {
+    enum { AS_LONG = 2 };
+    for (uint32_t j = 0; j < in_b->n; j++) {
+        bool of_a = in_b->at[j].store;
+        for (uint32_t i = 0; i < in_a->n && !of_a; i++) of_a = sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf);
+        if (!of_a && sn_buf_bytes(m, in_b->at[j].buf) * AS_LONG >= row) return true;
+    }
+    return false;
+}
+
 /* Is a row of both better kept by a team of blocks (passes/schedule/teams.c) than read again? */
 static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                        const sn_access_list *in_b, int64_t rows) {
+    enum { MOST_READINGS = 3 };
     if (rows <= 0 || !cx->target->is_gpu || !walks_along(mt, cx->m, in_a, in_b)) return false;
     bool both = longest_reduction(cx->m, a, &mt->a) && longest_reduction(cx->m, b, &mt->b);
     int64_t row = sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows);
-    uint32_t again = !both && readings(cx->m, a, &mt->a) + readings(cx->m, b, &mt->b) == 2;
-    int64_t count = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
-    if (count < of_b) count = of_b;
-    return sn_team_pays(cx->target, &(sn_team_need){rows, row, count, both ? 2 : 1, again});
+    uint32_t times = readings(cx->m, a, &mt->a) + readings(cx->m, b, &mt->b);
+    uint32_t again = !both && times <= MOST_READINGS ? times - 1 : 0; /* row_part.c cuts nothing else */
+    uint32_t exchanges = both || times < 2 ? times : times - 1;
+    /* For which there are no registers beside what stays in part; of three nests they take about as long as another wait. */
+    if (again > 1 && has_weights(cx->m, in_a, in_b, row)) again = 0, exchanges++;
+    return sn_team_pays(cx->target, &(sn_team_need){rows, row, exchanges, again});
 }
 
 /* Columns that lie side by side: what a step of b's left-over loops takes. */

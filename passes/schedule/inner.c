@@ -43,12 +43,23 @@ sn_status sn_schedule_inner_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
 
 /* ---- binding ---- */
 
+/* Of rows that stay in part (row_part.c), what is in registers. */
+static void hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc) {
+    sn_sched of_registers = *sc;
+    if (!sh->nests[0].held.i) return;
+    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].kept = sh->nests[i].held;
+    of_registers.shared = false;
+    sn_schedule_stage(cx, k, sh, body, &of_registers, cx->target->max_regs * SN_WORD);
+}
+
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
  * ROW_RESIDENT threads fit on a multiprocessor. */
-static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, sn_sched *sc) {
+static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, sn_sched *sc) {
     uint32_t budget = cx->target->max_regs * 6; /* one array of halves beside one of words */
     if (sc->shared) budget = cx->target->shared_bytes - SN_SHARED_SLOTS;
-    uint32_t bytes = sn_schedule_stage(cx, k, sh, body, sc, budget), threads = sc->block_x * sc->block_y;
+    uint32_t bytes = sn_schedule_stage(cx, k, sh, body, sc, budget);
+    hold_parts(cx, k, sh, body, sc);
+    uint32_t threads = sc->block_x * sc->block_y;
     if (sc->shared || sc->min_blocks || bytes == 0 || bytes > SN_ROW_LITTLE || threads > SN_ROW_RESIDENT) return bytes;
     sc->min_blocks = SN_ROW_RESIDENT / threads;
     if (sc->min_blocks >= 8) sc->min_blocks--; /* 72 registers instead of 64: rows of halves would spill */
@@ -87,12 +98,12 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_module *m = cx->m;
     bool odd = sh->max_count % sc->vector && !sn_schedule_row_is_open(cx, sh);
     sn_ix lead = odd ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0}, row;
-    int64_t steps = sn_schedule_kept_steps(cx, sh, sc);
+    sn_row_parts parts = sn_schedule_row_parts(cx, sh, sc);
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sh->nests[i].lead = lead;
-        sh->nests[i].parts = steps > 0;
+        sh->nests[i].parts = parts.stay > 0;
         sh->nests[i].top = sn_schedule_bind_row_nest(cx, k, &sh->nests[i], sc);
-        if (steps) sn_schedule_part_row(cx, k, sh->nests[i].top, steps, i > 0, sc);
+        if (parts.stay) sn_schedule_part_row(cx, k, sh, i, &parts, sc);
     }
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);

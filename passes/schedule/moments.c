@@ -111,7 +111,7 @@ static uint32_t bytes_of_element(const sn_moments *mo, const sn_module *m) {
  * few: parts fill the device evenly. */
 static bool row_stays(const sn_target *t, int64_t rows, int64_t count, uint32_t bytes, bool alone) {
     if (count <= SN_MOMENTS_SHORT) return true;
-    if (!alone && sn_team_pays(t, &(sn_team_need){rows, sn_mul_clamped(count, bytes), count, 2, 0})) return true;
+    if (!alone && sn_team_pays(t, &(sn_team_need){rows, sn_mul_clamped(count, bytes), 2, 2})) return true;
     int64_t room = (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * t->cluster;
     return sn_mul_clamped(count, bytes) <= room && (!alone || rows >= SN_SPLIT_ENOUGH * t->units);
 }

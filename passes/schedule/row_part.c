@@ -1,28 +1,38 @@
 /* row_part.c: class inner, rows of which a team keeps as much as there is room for (teams.c).
  *
- *     loop c : cluster { loop x : block.x { loop uo in N { body(uo) } } }
- *  -> loop c : cluster { loop x : block.x { loop uo in N - K { body(N - 1 - uo) }
- *                                           loop uo in K     { body(uo) } } }
+ *     reduce c : cluster { reduce x : block.x { reduce uo in N { body(uo) } } }
+ *  -> reduce c : cluster { reduce x : block.x { reduce uo in K                 { body(uo) }               what stays
+ *                                               reduce uo in N - K - R         { body(K + uo) }           the rest
+ *                                               reduce uo in R : unroll once   { body(N - R + uo) } } }   what registers hold
  *
- * What the loops over the first K steps read stays in shared memory (stage.c); its copies are under way while the first nest reads
- * the rest, which the next one reads again, from the end of the row on: the L2 has what was read last. The parts of a reduction are
- * put together in each thread, so that the blocks exchange what they would have to exchange anyway:
+ * What the loops over the first K steps read stays in shared memory, what those over the last R do in registers (stage.c). The rest
+ * the other nests read again, from the last step to the first, since the L2 has what was read last:
  *
- *     %a = reduce sumexp uo in N - K { .. }   %b = reduce sumexp uo in K { .. }
- *     %c = reduce sumexp p in 2 : unroll { yield p in 1 ? %a : %b }
+ *     loop c : cluster { loop x : block.x { loop uo in R : unroll once { .. }   loop uo in N - K - R : once { body(N - R - 1 - uo) }
+ *                                           loop uo in K { body(uo) } } }
+ *
+ * All else leaves the L2 first: what stays, what the last nest reads, and what it writes (the promise `once`,
+ * backend-nvptx/stream.c). On an H200 that is 2 to 5 % of the time each, for rows of 50 MB; so is work on what stays before the rest,
+ * while that is loaded, and not behind it. The parts of a reduction are put together in each thread, so that the blocks exchange what
+ * they would have to exchange anyway:
+ *
+ *     %a = reduce sumexp uo in K { .. }   %b = reduce sumexp uo in N - K - R { .. }   %c = reduce sumexp uo in R : unroll { .. }
+ *     %d = reduce sumexp p in 3 : unroll { yield p in 1 ? %b : p in 2 ? %c : %a }
  *
  * Legal where the order of iterations does not count: loops and reductions, whose combiners take their elements in any order.
  * Relies on inner.c, which binds the nest; does not know of scans.
  */
 #include "passes/schedule/schedule.h"
 
-enum { MAX_STATES = 8 };
+enum { MAX_STATES = 8, MAX_PARTS = 2 };
 
 bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh) {
-    if (sh->scans || sh->mixed || sh->team || sh->n_nests != 2) return false;
-    for (uint32_t i = 0; i < sh->n_nests; i++)
-        if (sh->nests[i].count != sh->max_count || sh->nests[i].waits) return false;
-    return sn_stmt_get(m, sh->nests[1].top)->op == SN_LOP_LOOP;
+    if (sh->scans || sh->mixed || sh->team || sh->n_nests < 2) return false;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        bool last = i == sh->n_nests - 1, reduces = sn_stmt_get(m, sh->nests[i].top)->op == SN_LOP_REDUCE;
+        if (sh->nests[i].count != sh->max_count || sh->nests[i].waits || reduces == last) return false;
+    }
+    return true;
 }
 
 /* Iteration number i of the loop, of `extent`, is number first + step * i of the old one. */
@@ -33,33 +43,65 @@ static void walk(sn_module *m, sn_stmt loop, int64_t extent, int64_t first, int6
     sn_stmt_get(m, loop)->axis = ax;
 }
 
-/* What both parts come to is what their parent yields in place of what the second one comes to. */
-static void join(sn_module *m, sn_kern k, sn_stmt rest, sn_stmt kept) {
-    const sn_stmt_rec *r = sn_stmt_get(m, kept), *other = sn_stmt_get(m, rest);
+/* What all parts come to is what their parent yields in place of what the last one comes to. */
+static void join(sn_module *m, sn_kern k, const sn_stmt *part, uint32_t n, sn_stmt kept) {
+    const sn_stmt_rec *r = sn_stmt_get(m, kept);
     sn_stmt yield = sn_stmt_get(m, r->parent)->last;
     sn_dtype dtypes[MAX_STATES];
     sn_val states[MAX_STATES];
     for (uint32_t i = 0; i < r->n_results; i++) dtypes[i] = sn_val_get(m, sn_result(r, i))->dtype;
-    sn_axis p = sn_axis_new(m, "p", sn_ix_const(m, 2));
-    sn_stmt both = sn_put_reduce(m, sn_at_before(m, yield), p, SN_AXIS_UNROLL, r->combs, r->n_combs, dtypes);
-    sn_val first = sn_put_in(m, sn_at_end(k, both), sn_ix_axis(m, p), sn_ix_const(m, 1));
-    for (uint32_t i = 0; i < r->n_results; i++)
-        states[i] = sn_put_op3(m, sn_at_end(k, both), SN_LOP_SELECT, first, sn_result(other, i), sn_result(r, i));
-    sn_put_yield(m, sn_at_end(k, both), states, r->n_results);
+    sn_axis p = sn_axis_new(m, "p", sn_ix_const(m, n + 1));
+    sn_stmt all = sn_put_reduce(m, sn_at_before(m, yield), p, SN_AXIS_UNROLL, r->combs, r->n_combs, dtypes);
+    for (uint32_t i = 0; i < r->n_results; i++) states[i] = sn_result(r, i);
+    for (uint32_t j = n; j-- > 0;) {
+        sn_val before = sn_put_in(m, sn_at_end(k, all), sn_ix_axis(m, p), sn_ix_const(m, j + 1));
+        for (uint32_t i = 0; i < r->n_results; i++)
+            states[i] = sn_put_op3(m, sn_at_end(k, all), SN_LOP_SELECT, before, sn_result(sn_stmt_get(m, part[j]), i),
+                                   states[i]);
+    }
+    sn_put_yield(m, sn_at_end(k, all), states, r->n_results);
     for (uint32_t i = 0; i < r->n_results; i++)
         for (uint32_t j = 0; j < sn_stmt_get(m, yield)->n_in; j++)
             if (sn_stmt_get(m, yield)->in[j].i == sn_result(r, i).i)
-                sn_stmt_get(m, yield)->in[j] = sn_result(sn_stmt_get(m, both), i);
+                sn_stmt_get(m, yield)->in[j] = sn_result(sn_stmt_get(m, all), i);
 }
 
-void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_stmt nest, int64_t steps, bool back, const sn_sched *sched) {
+/* A loop beside `kept` with `n` of its steps. */
+static sn_stmt put_part(sn_module *m, sn_cursor at, sn_stmt kept, int64_t n, int64_t first, int64_t step) {
+    sn_stmt part = sn_stmt_clone(m, at, kept);
+    walk(m, part, n, first, step);
+    return part;
+}
+
+/* ... whose elements are in registers: written out. none: no steps. */
+static sn_stmt put_held(sn_module *m, sn_cursor at, sn_stmt kept, int64_t n, int64_t first) {
+    if (!n) return (sn_stmt){0};
+    sn_stmt held = put_part(m, at, kept, n, first, 1);
+    sn_stmt_get(m, held)->kind = SN_AXIS_UNROLL;
+    sn_stmt_get(m, held)->once = true;
+    return held;
+}
+
+void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uint32_t nest, const sn_row_parts *parts,
+                          const sn_sched *sched) {
     sn_module *m = cx->m;
-    sn_stmt kept = nest;
+    sn_stmt kept = sh->nests[nest].top, part[MAX_PARTS];
+    uint32_t n_parts = 0;
     while (sn_stmt_get(m, kept)->kind != SN_AXIS_SEQ) kept = sn_stmt_get(m, kept)->first;
-    int64_t n = sn_ix_value(m, sn_stmt_extent(m, kept));
-    sn_stmt rest = sn_stmt_clone(m, sn_at_before(m, kept), kept);
-    walk(m, rest, n - steps, back ? n - 1 : steps, back ? -1 : 1);
-    walk(m, kept, steps, 0, 1);
-    if (sn_stmt_get(m, kept)->op == SN_LOP_REDUCE) join(m, k, rest, kept);
-    else sn_schedule_loads_of_steps(cx, k, rest, sched);
+    int64_t n = sn_ix_value(m, sn_stmt_extent(m, kept)), rest = n - parts->stay;
+    int64_t held = parts->held < rest ? parts->held : rest;
+    bool sums = nest < sh->n_nests - 1;
+    sn_cursor beside = nest ? sn_at_before(m, kept) : sn_at_after(m, kept);
+    sn_stmt of_regs = put_held(m, beside, kept, held, n - held);
+    rest -= held;
+    if (rest)
+        part[n_parts++] = put_part(m, nest ? sn_at_before(m, kept) : sn_at_after(m, kept), kept, rest,
+                                   nest ? n - held - 1 : parts->stay, nest ? -1 : 1);
+    if (rest) sn_stmt_get(m, part[0])->once = !sums;
+    if (rest && !sums) sn_schedule_loads_of_steps(cx, k, part[0], sh->nests[0].top, sched);
+    if (of_regs.i) part[n_parts++] = of_regs;
+    walk(m, kept, parts->stay, 0, 1);
+    sh->nests[nest].kept = kept;
+    sh->nests[nest].held = of_regs;
+    if (sums) join(m, k, part, n_parts, kept);
 }

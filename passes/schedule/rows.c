@@ -199,25 +199,26 @@ static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
     return (sn_team_rows){ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges, ro->again};
 }
 
-int64_t sn_schedule_kept_steps(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
     rows ro = look_at_rows(cx->m, sh);
-    if (!cx->target->is_gpu || !sc->teams || !sc->shared || !sc->unroll || !ro.kept || !ro.again) return 0;
+    sn_row_parts none = {0};
+    if (!cx->target->is_gpu || !sc->teams || !sc->shared || !sc->unroll || !ro.kept || !ro.again) return none;
     sn_team_rows of = team_of(&ro, sc);
-    int64_t stay = sn_schedule_team_steps(cx->target, &of, sc), steps = vectors_per_thread(&ro, sc);
-    return stay < sn_ceil_div(steps, sc->unroll) ? stay : 0;
+    sn_row_parts parts = sn_schedule_team_parts(cx->target, &of, sc);
+    return parts.stay < sn_ceil_div(vectors_per_thread(&ro, sc), sc->unroll) ? parts : none;
 }
 
 /* Does a team keep the row (teams.c)? Where a cluster does, too, of long rows alone; where none does and rows are many, if that
  * takes less time than reading them again. Few rows have become one kernel for it (passes/fuse/match.c). */
-static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, bool cluster, sn_sched *sc) {
+static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, const sn_sched *cluster, sn_sched *sc) {
     int64_t bytes = ro->kept * ro->sh->max_count;
     sn_team_rows of = team_of(ro, sc);
     if (!sc->teams) {
+        if (cluster && cluster->min_blocks > 1 && of.again > 1) of.again = 0; /* it reads none three times */
         if (of.rows >= t->units) of.again = 0; /* a block has a row as a whole, of which the cache has a part */
         if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
         if (cluster ? bytes < SN_TEAM_ROW
-                    : of.rows >= t->units &&
-                          !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.reach, of.exchanges, of.again}))
+                    : of.rows >= t->units && !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.exchanges, of.again}))
             return false;
     }
     return sn_schedule_choose_team(cycles, t, &of, sc);
@@ -229,11 +230,12 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     int64_t at_once = 1;
     if (!ro->kept || !t->is_gpu) return;
     bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, &cluster);
-    bool has_team = keep_in_team(&of_team, t, ro, has_cluster, &team);
+    bool has_team = keep_in_team(&of_team, t, ro, has_cluster ? &cluster : NULL, &team);
     if (has_cluster && has_team) {
         sn_team_rows of = team_of(ro, sc);
         of.reach = ro->sh->max_count;
-        double of_cluster = sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once);
+        double of_cluster =
+            sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks ? cluster.min_blocks : 1);
         has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
     }
     if (has_team) *sc = team;
@@ -250,6 +252,7 @@ static bool has_room(const rows *ro) {
 /* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
     if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && ro->sh->ops > SN_FEW_OPS) return false;
+    if (ro->kept == 2 && ro->sh->max_count > SN_ALONE_HALVES) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
 }
 

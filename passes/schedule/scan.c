@@ -7,7 +7,8 @@
  *  -> loop x'{ unroll u'{ loop v'{ %0 = load a[e(u', x', v')]  store s[p], %0 } } }
  *     unroll u { loop x { loop v { %0 = load s[p]  %1 = accum sum %0 over ..  store y[..], %1 } } }
  *
- * So do those of rows that are read again beside what a team keeps (row_part.c), whose threads are few.
+ * So do those of rows that are read again beside what a team keeps (row_part.c), whose threads are few; weights stay where they are,
+ * since there are not registers for all.
  *
  * p = private * thread + u*V + v. Axes around u (a column's thread and lane) are the same in both. Legal for loads
  * whose offset and mask follow from axes alone, of buffers that the nest does not store. Cost: linear.
@@ -22,6 +23,7 @@ typedef struct ahead {
     sn_kern k;
     const sn_sched *sched;
     sn_stmt unroll, innermost;
+    sn_stmt row;     /* only what this loads, too; none: whatever may go */
     sn_chain inside; /* unroll and the loops in it, outermost first */
     sn_axis from[SN_MAX_CHAIN];
     sn_ix to[SN_MAX_CHAIN];
@@ -42,6 +44,7 @@ static bool is_free(const ahead *ah, sn_val v) {
 
 static bool may_go(const ahead *ah, const sn_stmt_rec *r) {
     if (r->op != SN_LOP_LOAD || sn_buf_get(ah->m, r->buf)->scope == SN_BUF_REG) return false;
+    if (ah->row.i && !sn_stmt_loads(ah->m, ah->row, r->buf)) return false;
     if (sn_ix_uses_vals(ah->m, r->ix) || sn_stmt_stores(ah->m, ah->unroll, r->buf)) return false;
     for (uint32_t i = 0; i < r->n_in; i++)
         if (!is_free(ah, r->in[i])) return false;
@@ -159,11 +162,11 @@ static uint32_t all_ahead(ahead *ah) {
     return n;
 }
 
-void sn_schedule_loads_of_steps(sn_pass_ctx *cx, sn_kern k, sn_stmt steps, const sn_sched *sched) {
+void sn_schedule_loads_of_steps(sn_pass_ctx *cx, sn_kern k, sn_stmt steps, sn_stmt row, const sn_sched *sched) {
     sn_stmt end = sn_stmt_walk_skip(cx->m, steps);
     for (sn_stmt s = steps; s.i && s.i != end.i; s = sn_stmt_walk_next(cx->m, s)) {
         if (sn_stmt_get(cx->m, s)->kind != SN_AXIS_UNROLL) continue;
-        ahead ah = {.cx = cx, .m = cx->m, .k = k, .sched = sched, .unroll = s};
+        ahead ah = {.cx = cx, .m = cx->m, .k = k, .sched = sched, .unroll = s, .row = row};
         all_ahead(&ah);
         return;
     }

@@ -17,8 +17,10 @@ typedef struct sn_schedule_nest {
     uint32_t least_inner,
         least_outer; /* smallest element that it walks along its last axis / the last outer axis; 0: none */
     bool perfect, scan;
-    bool waits; /* it loads what other blocks post */
-    bool parts; /* it reads what does not stay of a row, too (row_part.c) */
+    bool waits;   /* it loads what other blocks post */
+    bool parts;   /* it reads what does not stay of a row, too (row_part.c): */
+    sn_stmt kept; /* ... beside this loop over what does; none: all does */
+    sn_stmt held; /* ... and this one over what registers hold */
 } sn_schedule_nest;
 
 /* A kernel of the pass `mixed-order-reduction`: each outer iteration does several rows, one after the other. */
@@ -103,13 +105,17 @@ sn_status sn_schedule_complete(sn_sched *sched, double *cycles, sn_pass_ctx *cx,
 /* schedule.c: the cycles that a kernel takes whose loops have no schedule yet, as the first row of that class counts them
  * which can bind it; 0: none can, or it does not count. Needs no shape of the kernel: class contract alone. */
 sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls);
-/* Class inner (rows.c): of a row that teams keep in part, how many iterations of the outermost loop of a thread stay; 0: all do. */
-int64_t sn_schedule_kept_steps(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);
+/* Class inner (rows.c): of a row that teams keep in part, how many iterations of the outermost loop of a thread stay, the first ones
+ * (0: all do), and how many registers hold, the last ones. */
+typedef struct sn_row_parts {
+    int64_t stay, held;
+} sn_row_parts;
+sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);
 /* Can a row be read by such parts (row_part.c)? */
 bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh);
-/* A bound nest does the first `steps` of its steps last, in a loop of their own; the others before, from the last to the first
- * if `back`. */
-void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_stmt nest, int64_t steps, bool back, const sn_sched *sched);
+/* A bound nest does the steps that stay in a loop of their own. */
+void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uint32_t nest, const sn_row_parts *parts,
+                          const sn_sched *sched);
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 
@@ -142,8 +148,8 @@ uint32_t sn_schedule_stage(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
 
 /* The loads of written-out steps of scans stand ahead of them. Returns the bytes that a thread keeps. */
 uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
-/* The same of the written-out loop in `steps`. */
-void sn_schedule_loads_of_steps(sn_pass_ctx *cx, sn_kern k, sn_stmt steps, const sn_sched *sched);
+/* The same of the written-out loop in `steps`, of buffers that the nest `row` loads, too. */
+void sn_schedule_loads_of_steps(sn_pass_ctx *cx, sn_kern k, sn_stmt steps, sn_stmt row, const sn_sched *sched);
 
 /* ---- the model ---- */
 

@@ -109,8 +109,8 @@ static bool has_accesses(const sn_module *m, sn_stmt s) {
     return false;
 }
 
-/* Of a row that a team keeps in part (row_part.c), those of the part are the last ones. */
-static void find_levels(const stage *st, bound_nest *bn, bool shared) {
+/* Of a row that a team keeps in part (row_part.c), those of the part. */
+static void find_levels(const stage *st, bound_nest *bn, sn_stmt kept, bool shared) {
     const sn_module *m = st->m;
     bn->n = 0;
     bn->fits = true;
@@ -123,7 +123,7 @@ static void find_levels(const stage *st, bound_nest *bn, bool shared) {
             bn->at[at] = s;
         }
         sn_stmt inner = {0};
-        for (sn_stmt t = r->first; t.i; t = sn_next(m, t))
+        for (sn_stmt t = r->first; t.i && (!inner.i || inner.i != kept.i); t = sn_next(m, t))
             if (sn_lop_has_region(sn_stmt_get(m, t)->op) && has_accesses(m, t)) inner = t;
         s = inner;
     }
@@ -137,7 +137,7 @@ static void find_nests(stage *st, const sn_schedule_shape *sh, bool shared) {
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         bound_nest *bn = &st->nests[i];
         *bn = (bound_nest){.top = sh->nests[i].top, .like = i, .count = sh->nests[i].count};
-        find_levels(st, bn, shared);
+        find_levels(st, bn, sh->nests[i].kept, shared);
         for (uint32_t k = 0; k < i && bn->like == i; k++)
             if (alike(st, &st->nests[k], bn)) bn->like = st->nests[k].like;
     }

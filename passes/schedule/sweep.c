@@ -271,7 +271,7 @@ static void put_steps(binding *bi, sn_stmt into, sn_stmt rest) {
         turn = sn_ix_sub(m, sn_ix_const(m, turns - 1), turn);
         into = put_loop(bi, into, "u", u, SN_AXIS_UNROLL, &step);
         move_all(bi, rest, into, element_of(bi, sn_ix_add(m, sn_ix_scale(m, turn, u), step)));
-        sn_schedule_loads_of_steps(bi->sw.cx, bi->k, sn_stmt_get(m, into)->parent, bi->sc);
+        sn_schedule_loads_of_steps(bi->sw.cx, bi->k, sn_stmt_get(m, into)->parent, (sn_stmt){0}, bi->sc);
     } else {
         sn_stmt_unlink(m, rest);
     }

@@ -14,8 +14,9 @@
  * and they take all rows in turn. As many teams as have room, or fewer if no more turns come of it: then blocks are left for
  * larger teams, whose parts are smaller.
  *
- * Of rows that the device has no room for a part stays, and the rest is read again (row_part.c): half of memory's time is spared
- * for what stays and for what the L2 still has.
+ * Of rows that the device has no room for a part stays, in shared memory and in registers, and the rest is read again (row_part.c):
+ * half of memory's time is spared for what stays and for what the L2 still has. So it is where all rows have room in several turns
+ * of all teams, and fewer turns, in which nobody waits, are worth more than what is read again.
  *
  * Relies on rows.c, which asks where a row stays, and on inner.c, which binds. Does not know of several rows a block.
  */
@@ -86,40 +87,54 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
 
 static double cycles_of(const sn_target *t, double bytes) { return 2 * bytes / (t->units * (double)t->cycle_bytes); }
 
-double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together) {
-    double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns;
+/* Reductions that wait for another one. */
+static double waits(uint32_t exchanges) { return exchanges > 1 ? exchanges - 1.0 : 0; }
+
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *ro, int64_t together, uint32_t resident) {
+    double rows = (double)ro->rows, n = (double)together, turns = sn_waves(rows, n), first = turns, b = resident;
     double row = cycles_of(t, (double)ro->kept * (double)ro->reach);
-    if (turns > SN_CLUSTER_TURNS) first = SN_CLUSTER_TURNS, turns = rows / n;
-    return turns * n * row + first * SN_CLUSTER_WAIT;
+    double wait = SN_CLUSTER_WAIT / (1 + (b - 1) * (b - 1) * SN_CLUSTER_BESIDE / 100) +
+                  SN_TEAM_EXCHANGE * waits(ro->exchanges) / (b * b);
+    double in_step = resident > 1 ? SN_CLUSTER_TURNS : SN_CLUSTER_ALONE;
+    if (turns > in_step) first = in_step, turns = rows / n;
+    return turns * n * row + first * wait;
 }
 
 /* All rows at the speed of memory, and in each turn what their blocks wait for each other. */
-static double count(const sn_target *t, double rows, double teams, double bytes, uint32_t exchanges) {
-    double turns = sn_waves(rows, teams),
-           wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * (exchanges > 1 ? exchanges - 1.0 : 0);
+static double count(const sn_target *t, double rows, double teams, double bytes, uint32_t exchanges, bool halves) {
+    double turns = sn_waves(rows, teams), wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * waits(exchanges);
+    if (halves) wait *= SN_TEAM_HALVES / 100.0;
     return turns * (teams * cycles_of(t, bytes) + wait);
 }
 
-/* What the nests behind the first one read of rows of which `stay` bytes do: the rest, of which the L2 has some. */
+/* Of what teams read again, the L2 has as much. */
+static double near_bytes(const sn_target *t) { return (double)t->cache_bytes / SN_TEAM_CACHE; }
+
+/* What the nests behind the first one read of rows of which `stay` bytes do: the rest, of which the L2 has what was read last. */
 static double read_again(const sn_target *t, double rows, double teams, double bytes, double stay, uint32_t again) {
-    double rest = bytes > stay ? bytes - stay : 0, cached = (double)t->cache_bytes / SN_TEAM_CACHE / teams;
-    return sn_waves(rows, teams) * teams * again * cycles_of(t, rest > cached ? rest - cached : 0) / 2;
+    double rest = bytes > stay ? bytes - stay : 0, cached = near_bytes(t) / teams;
+    double near = rest < cached ? rest : cached;
+    return sn_waves(rows, teams) * teams * again * cycles_of(t, rest - near + near * SN_TEAM_NEAR / 100) / 2;
 }
 
-/* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare: of one some
- * threads load or store while those of another wait. */
-static double of_blocks(const sn_target *t, const sn_sched *sc) {
+/* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare, where teams do
+ * more than a row: of one some threads load or store while those of another wait. */
+static double of_blocks(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
     enum { WORD = 8 };
     double words = (double)sc->teams * sc->cluster * sc->cluster * WORD / ((double)t->units * SN_PRODUCT_CACHE);
-    uint32_t most = sn_least(sc->teams, SN_SHARED_BLOCKS);
+    uint32_t most = ro->rows > sc->teams ? sn_least(sc->teams, SN_SHARED_BLOCKS) : 0;
     return words + (most > sc->min_blocks ? SN_TEAM_ALONE * (double)(most - sc->min_blocks) : 0);
 }
 
 /* ---- rows that stay in part ---- */
 
-int64_t sn_schedule_team_steps(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
+sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
     int64_t room = room_of(t, sc->min_blocks ? sc->min_blocks : 1) - slots_of(ro, sc);
-    return room < 0 ? 0 : room / ((int64_t)sc->block_x * sc->vector * sc->unroll * ro->kept);
+    int64_t step = (int64_t)sc->block_x * sc->vector * sc->unroll * ro->kept;
+    enum { HOPPER = 90 }; /* measured there; elsewhere ptxas spills up to 600 bytes */
+    bool holds = t->sm == HOPPER && ro->kept <= SN_WORD;
+    int64_t held = holds ? SN_TEAM_HELD / ((int64_t)sc->vector * sc->unroll) : 0;
+    return (sn_row_parts){room < 0 ? 0 : room / step, held};
 }
 
 /* So many teams, all of which blocks there are, with what a thread has in flight in registers. */
@@ -129,12 +144,14 @@ static bool fit_part(double *cycles, const sn_target *t, const sn_team_rows *ro,
     if (!sc->cluster) sc->cluster = (uint32_t)lesser(blocks / teams, pieces);
     sc->teams = (uint32_t)teams;
     if (sc->cluster < 2 || (int64_t)sc->cluster * teams > blocks) return false;
-    int64_t steps = sn_ceil_div(sn_ceil_div(pieces, sc->cluster), sc->unroll), stay = sn_schedule_team_steps(t, ro, sc);
-    if (stay < 1 || stay >= steps) return false;
+    int64_t steps = sn_ceil_div(sn_ceil_div(pieces, sc->cluster), sc->unroll);
+    sn_row_parts parts = sn_schedule_team_parts(t, ro, sc);
+    if (parts.stay < 1 || parts.stay >= steps) return false;
     double of_step = (double)(sc->unroll * piece * sc->cluster * ro->kept), rows = (double)ro->rows, n = (double)teams;
-    double bytes = (double)steps * of_step;
-    *cycles = count(t, rows, n, bytes, ro->exchanges) + of_blocks(t, sc) +
-              read_again(t, rows, n, bytes, (double)stay * of_step, ro->again);
+    double bytes = (double)ro->reach * ro->kept, stay = (double)(parts.stay + parts.held) * of_step;
+    if (ro->again > 1 && (bytes - stay) * n > near_bytes(t)) return false;
+    *cycles = count(t, rows, n, bytes, ro->exchanges, ro->kept < SN_WORD) + of_blocks(t, ro, sc) + SN_TEAM_PART_WAIT +
+              read_again(t, rows, n, bytes, stay, ro->again);
     return true;
 }
 
@@ -145,7 +162,7 @@ static void better(sn_sched *best, double *cycles, const sn_sched *sc, double al
 /* Threads and unroll that leave little of the room of a block empty, and enough in flight, if any do. */
 static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, int64_t teams,
                       const sn_sched *sc, uint32_t pinned_x) {
-    for (uint32_t unroll = sc->unroll ? sc->unroll : SN_SHARED_UNROLL; unroll; unroll--) {
+    for (uint32_t unroll = sc->unroll ? sc->unroll : SN_TEAM_PART_UNROLL; unroll; unroll--) {
         for (uint32_t x = sc->block_x; x >= sc->block_x / 2; x -= SN_WARP) {
             sn_sched one = *sc;
             double all, flight = (double)unroll * x * sc->min_blocks * sc->vector * ro->kept;
@@ -158,12 +175,13 @@ static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const 
     }
 }
 
-/* The more teams, the fewer turns, and the less of each row stays. */
+/* The more teams, the fewer turns, and the less of each row stays. What is read three times stays in one turn, in which they wait
+ * twice, and what does not stay is in the L2. */
 static void try_parts(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, uint32_t resident,
                       const sn_sched *sc) {
     sn_sched all = *sc;
     if (!ro->again || ro->rows < 1 || !choose_threads(t, resident, &all)) return;
-    for (int64_t turns = 1, last = 0; turns <= ro->rows; turns++) {
+    for (int64_t turns = 1, last = 0; turns <= ro->rows && (turns == 1 || ro->again == 1 || sc->teams); turns++) {
         int64_t teams = sc->teams ? sc->teams : sn_ceil_div(ro->rows, turns);
         if (teams == last || teams > at_once(t, resident)) continue;
         try_steps(best, cycles, t, ro, teams, &all, sc->block_x);
@@ -181,20 +199,18 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
         double bytes = (double)ro->kept * (double)ro->reach;
         if (fit(t, ro, resident, &one))
             better(&best, cycles, &one,
-                   count(t, (double)ro->rows, one.teams, bytes, ro->exchanges) + of_blocks(t, &one));
+                   count(t, (double)ro->rows, one.teams, bytes, ro->exchanges, ro->kept < SN_WORD) +
+                       of_blocks(t, ro, &one));
     }
-    for (uint32_t resident = SN_TEAM_PART_BLOCKS; resident <= SN_SHARED_BLOCKS && best.cls == SN_SCHED_NONE; resident++)
-        if (!sc->min_blocks || resident == sc->min_blocks) try_parts(&best, cycles, t, ro, resident, sc);
+    bool several = best.cls != SN_SCHED_NONE && ro->rows > best.teams;
+    for (uint32_t resident = SN_TEAM_PART_BLOCKS; resident <= SN_SHARED_BLOCKS; resident++)
+        if ((several || best.cls == SN_SCHED_NONE) && (!sc->min_blocks || resident == sc->min_blocks))
+            try_parts(&best, cycles, t, ro, resident, sc);
     if (best.cls == SN_SCHED_NONE) return false;
     *sc = best;
     sc->shared = true;
     sc->persistent = false;
     return true;
-}
-
-/* Of a row of less than words what stays is worked on while nothing moves: little enough of it? */
-static bool stays_little(const sn_team_need *need, double stay) {
-    return need->bytes >= need->count * SN_WORD || stay * 100 <= (double)need->bytes * SN_TEAM_PART_HALVES;
 }
 
 bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
@@ -204,14 +220,16 @@ bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
     double instead = 1.5 * cycles_of(t, (double)rows * (double)bytes) + SN_TEAM_AGAIN;
     if (bytes <= room) {
         int64_t turns = sn_ceil_div(rows, lesser(rows, room / bytes)), teams = sn_ceil_div(rows, turns);
-        return count(t, (double)rows, (double)teams, (double)bytes, need->exchanges) * SN_TEAM_BETTER < instead * 100;
+        double cycles = count(t, (double)rows, (double)teams, (double)bytes, need->exchanges, false);
+        if (cycles * SN_TEAM_BETTER < instead * 100) return true;
     }
     if (!need->again || rows >= t->units) return false;
-    for (int64_t teams = 1; teams <= rows; teams++) {
+    /* What is read three times, in one turn of all teams: they wait twice in each. */
+    for (int64_t teams = need->again > 1 ? rows : 1; teams <= rows; teams++) {
         double n = (double)teams, stay = (double)(room / teams), all = (double)rows;
-        double cycles = count(t, all, n, (double)bytes, need->exchanges) + SN_TEAM_PART_WAIT +
+        double cycles = count(t, all, n, (double)bytes, need->exchanges, false) + SN_TEAM_PART_WAIT +
                         read_again(t, all, n, (double)bytes, stay, need->again);
-        if (stays_little(need, stay) && cycles * SN_TEAM_BETTER < instead * 100) return true;
+        if (cycles * SN_TEAM_BETTER < instead * 100) return true;
     }
     return false;
 }

@@ -14,16 +14,16 @@ typedef struct sn_team_rows {
 
 /* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *rows, sn_sched *sc);
-/* Cycles of rows that clusters keep, so many of which are done at once. */
-double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together);
+/* Cycles of rows that clusters keep, so many of which are done at once, with so many blocks on a multiprocessor. */
+double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together, uint32_t resident);
 
 /* Of the iterations of a thread's outermost loop, how many have room; may be more than there are. */
-int64_t sn_schedule_team_steps(const sn_target *t, const sn_team_rows *rows, const sn_sched *sc);
+sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *rows, const sn_sched *sc);
 
 /* Rows that may become one kernel. */
 typedef struct sn_team_need {
-    int64_t rows, bytes, count; /* of a row */
-    uint32_t exchanges, again;  /* as above */
+    int64_t rows, bytes;       /* of a row */
+    uint32_t exchanges, again; /* as above */
 } sn_team_need;
 /* Do teams take less time than reading the rows once more? They keep all of a row or, where `again` is not 0, read the rest that many
  * times more. */
