@@ -61,8 +61,8 @@ static void drive_piece(void *user, uint32_t piece) {
     driving *w = user;
     CUcontext popped;
     CUresult entered = w->cu->api.cuCtxPushCurrent(w->cu->context);
-    driven *d = w->beside ? &w->all[piece] - 1 : &w->all[piece];
-    if (w->beside && !piece) w->beside->body(w->beside->user);
+    driven *d = w->beside && !piece ? NULL : &w->all[w->beside ? piece - 1 : piece];
+    if (!d) w->beside->body(w->beside->user, entered);
     else if (entered == CUDA_SUCCESS) run_driver(d, w->cu);
     else d->result = entered, d->call = "cuCtxPushCurrent";
     if (entered == CUDA_SUCCESS) w->cu->api.cuCtxPopCurrent(&popped);

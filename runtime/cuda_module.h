@@ -13,9 +13,10 @@ typedef struct sn_cuda_code {
     sn_cubin_figures figures;
 } sn_cuda_code;
 
-/* What a thread of the pool does meanwhile, in the context of the device. It leaves its errors to whoever asks for them. */
+/* What a thread of the pool does meanwhile, in the context of the device; entered: what became of making that current. It leaves its
+ * errors to whoever asks for them. */
 typedef struct sn_beside {
-    void (*body)(void *user);
+    void (*body)(void *user, CUresult entered);
     void *user;
 } sn_beside;
 

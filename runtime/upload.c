@@ -8,18 +8,20 @@
 
 #include "runtime/clock.h"
 
-void sn_uploads_run(void *user) {
+static void note(sn_uploads *u, CUresult result, const char *call) {
+    if (u->result == CUDA_SUCCESS) u->result = result, u->call = call;
+}
+
+/* Waits for what is under way after a failure, too: its memory may be freed then. */
+void sn_uploads_run(void *user, CUresult entered) {
     sn_uploads *u = user;
     double start = sn_now_us();
-    u->call = "cuMemcpyHtoDAsync";
+    note(u, entered, "cuCtxPushCurrent");
     for (uint32_t i = 0; i < u->list.n && u->result == CUDA_SUCCESS; i++) {
         const sn_upload *c = &u->list.at[i];
-        u->result = u->cu->api.cuMemcpyHtoDAsync(sn_device_address(c->to), c->from, c->size, NULL);
+        note(u, u->cu->api.cuMemcpyHtoDAsync(sn_device_address(c->to), c->from, c->size, NULL), "cuMemcpyHtoDAsync");
     }
-    if (u->result == CUDA_SUCCESS && u->list.n) {
-        u->call = "cuStreamSynchronize";
-        u->result = u->cu->api.cuStreamSynchronize(NULL);
-    }
+    if (entered == CUDA_SUCCESS && u->list.n) note(u, u->cu->api.cuStreamSynchronize(NULL), "cuStreamSynchronize");
     u->took_us = sn_now_us() - start;
 }
 

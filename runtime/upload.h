@@ -18,8 +18,9 @@ typedef struct sn_uploads {
     const char *call; /* that gave it */
 } sn_uploads;
 
-/* Copy all of the list, and wait for it: on any thread, in the context of the device. user: a sn_uploads. */
-void sn_uploads_run(void *user);
+/* Copy all of the list, and wait for it: on any thread, in the context of the device, which `entered` says whether it is current. user: a
+ * sn_uploads. */
+void sn_uploads_run(void *user, CUresult entered);
 /* Did it work? In the thread of the caller. */
 sn_status sn_uploads_check(const sn_uploads *u);
 

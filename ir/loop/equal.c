@@ -108,10 +108,10 @@ static bool same_ix(const pair *p, sn_ix a, sn_ix b) {
 static bool same_fields(const sn_stmt_rec *x, const sn_stmt_rec *y) {
     return x->op == y->op && x->dtype == y->dtype && x->n_in == y->n_in && x->has_mask == y->has_mask &&
            x->n_results == y->n_results && x->kind == y->kind && x->bulk == y->bulk && x->await == y->await &&
-           x->pipe == y->pipe && x->mma == y->mma && x->mma_columns == y->mma_columns && x->n_combs == y->n_combs &&
-           !memcmp(x->combs, y->combs, x->n_combs * sizeof *x->combs) && x->exclusive == y->exclusive &&
-           !memcmp(&x->f, &y->f, sizeof x->f) && x->i == y->i && !x->axis.i == !y->axis.i &&
-           !x->first.i == !y->first.i && !x->next.i == !y->next.i;
+           x->pipe == y->pipe && x->once == y->once && x->mma == y->mma && x->mma_columns == y->mma_columns &&
+           x->n_combs == y->n_combs && !memcmp(x->combs, y->combs, x->n_combs * sizeof *x->combs) &&
+           x->exclusive == y->exclusive && !memcmp(&x->f, &y->f, sizeof x->f) && x->i == y->i &&
+           !x->axis.i == !y->axis.i && !x->first.i == !y->first.i && !x->next.i == !y->next.i;
 }
 
 static bool same_stmt(const pair *p, const sn_stmt_rec *x, const sn_stmt_rec *y) {

@@ -69,11 +69,10 @@ typedef struct cut {
     uint32_t at;    /* axis of the reduction of whose iterations a part has `length`, where several are left; */
     int64_t pieces; /* ... into as many it is cut; 0: parts are of all iterations one after the other */
     sn_buf partial[8];
-    bool again;    /* the kernel is what an earlier cut left */
-    bool wrapped;  /* the outer loop was made here, around everything */
-    bool in_order; /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
-    bool
-        in_turns; /* ... the columns: parts have an iteration in turns, so that all of them end together where the memory does */
+    bool again;      /* the kernel is what an earlier cut left */
+    bool wrapped;    /* the outer loop was made here, around everything */
+    bool in_order;   /* parts of a row follow each other, since a kernel behind reads the rows again (reverse_grid.c) */
+    bool in_turns;   /* ... the columns: parts have iterations in turns, and end together where the memory does */
     bool moments;    /* `nest` and the squares about what it comes to */
     sn_moments pair; /* ... in k */
     sn_buf spread;   /* squares of the parts about their own means */

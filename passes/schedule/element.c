@@ -4,7 +4,8 @@
  * One guard stands around the vector when the last block is not full. Positions that are left behind whole vectors
  * (possible for a single outer loop alone), or behind whole blocks where U is more than 1, are done one by one by the
  * first threads of as many blocks as it takes, in several turns where a pinned schedule has too few of both. A scan walks
- * its axis in groups of U steps, whose loads go ahead (scan.c); a small window is written out.
+ * its axis in groups of U steps, whose loads go ahead (scan.c); a small window is written out, and so are reductions of few steps.
+ * Where rows read one buffer that no cache keeps for the next row, blocks go through the rows in turns, and g is another one's.
  *
  * Where rows, parts or borders end inside vectors, or loads start anywhere, the lanes of a GPU may be *runs* of neighbours
  * (ir/loop/runs.h, codegen-llvm/runs.c): the loops are the same, and the header says so.
@@ -405,15 +406,9 @@ static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t ex
     return sn_put_loop(m, at, ax, kind);
 }
 
-/* Does another kernel load it, too? What that one read last is in the cache yet, where it ends (passes/loops/reverse_grid.c). */
-static bool has_other_readers(const sn_module *m, sn_kern k, sn_buf b) {
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (m->kernels.at[i].i != k.i && sn_kern_loads(m, m->kernels.at[i], b)) return true;
-    return false;
-}
-
 /* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
- * rows, so that those of one place run together. 1: there is none. */
+ * rows, so that those of one place run together. 1: there is none, or another kernel loads it, too: what that one read last is in the
+ * cache yet, where it ends (passes/loops/reverse_grid.c). */
 static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     int64_t bytes = 0, together = 1, largest = 0;
@@ -426,7 +421,7 @@ static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule
         for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
             rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
         bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        if (r->op == SN_LOP_LOAD && has_other_readers(m, k, r->buf)) return 1;
+        if (r->op == SN_LOP_LOAD && sn_users_load_elsewhere(sh->users, r->buf, sh->at)) return 1;
         if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
         int64_t size = sn_buf_bytes(m, r->buf);
         if (rows > 1 && size > largest) largest = size, together = rows;
