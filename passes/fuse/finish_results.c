@@ -12,8 +12,8 @@
  * Only straight-line kernels, of temporaries that the same kernel has stored, once, each next to the others: the same index in all
  * stores, and the same in all loads, so that what is loaded together was made together. As many new temporaries as old ones at
  * most. Operations stay what they are, in their order: the same bits, but that a division is computed in full whose quotient went into
- * halves alone. After `fuse`, and before split-reduction, which leaves what stands behind a reduction to its second kernel. GPUs alone: where a thread does a row, this is hoisted anyway. Cost: linear in the kernel for
- * each buffer that it loads so.
+ * halves alone. After `fuse`, and before split-reduction, which leaves what stands behind a reduction to its second kernel. GPUs alone:
+ * where a thread does a row, this is hoisted anyway. Cost: linear in the kernel for each buffer that it loads so.
  */
 #include "passes/base/nest.h"
 #include "passes/fuse/fuse.h"

@@ -9,9 +9,9 @@
  * odd rows lane by lane. Here S is a number of whole rows and of whole vectors, so that a thread's lanes have the same columns
  * in each step, and what is of columns stands in front of the loop, while all accesses are whole vectors however odd rows are.
  *
- * All threads that run at a time go on side by side through memory, in turns of T vectors, from its end to its beginning. Axes in front of the one that is
- * swept (batches) have threads of their own. The turns that come first are tested, vector by vector; what is left behind the last whole
- * vector is done by the first threads of the first block, one by one.
+ * All threads that run at a time go on side by side through memory, in turns of T vectors, from its end to its beginning. Axes in front
+ * of the one that is swept (batches) have threads of their own. The turns that come first are tested, vector by vector; what is left
+ * behind the last whole vector is done by the first threads of the first block, one by one.
  *
  * Only straight-line kernels whose large accesses all walk their loops in row-major order, and only where what is of columns takes
  * longer than threads with many steps cost. Relies on element.c for all else. Cost: linear in the kernel.
