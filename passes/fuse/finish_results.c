@@ -15,34 +15,23 @@
  * halves alone. After `fuse`, and before split-reduction, which leaves what stands behind a reduction to its second kernel. GPUs alone:
  * where a thread does a row, this is hoisted anyway. Cost: linear in the kernel for each buffer that it loads so.
  */
-#include "passes/base/nest.h"
+#include "passes/base/rebuild.h"
 #include "passes/fuse/fuse.h"
 #include "passes/schedule/constants.h"
 #include "passes/schedule/schedule.h"
-
-typedef struct stmt_list {
-    sn_stmt *at;
-    uint32_t n, cap;
-} stmt_list;
 
 typedef struct finish {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_users users;
-    uint32_t at;       /* position of the kernel */
-    sn_kern k;         /* ... and itself */
-    sn_chain outer;    /* its loops */
-    sn_kern by;        /* who stores the results */
-    sn_ix load, store; /* their index here, and there */
-    stmt_list values;  /* loads of them, and what is made of these and constants alone, in order */
-    uint32_t loads;    /* of the values */
+    uint32_t at;        /* position of the kernel */
+    sn_kern k;          /* ... and itself */
+    sn_chain outer;     /* its loops */
+    sn_kern by;         /* who stores the results */
+    sn_ix load, store;  /* their index here, and there */
+    sn_stmt_vec values; /* loads of them, and what is made of these and constants alone, in order */
+    uint32_t loads;     /* of the values */
 } finish;
-
-static bool has(const stmt_list *list, sn_stmt s) {
-    for (uint32_t i = 0; i < list->n; i++)
-        if (list->at[i].i == s.i) return true;
-    return false;
-}
 
 /* ---- which results ---- */
 
@@ -100,7 +89,7 @@ static bool is_of_results(const finish *f, const sn_stmt_rec *r) {
     }
     if (r->op >= SN_N_LOPS && r->op != SN_LOP_CAST && r->op != SN_LOP_CONST) return false;
     for (uint32_t i = 0; i < r->n_in; i++)
-        if (!has(&f->values, sn_val_get(f->m, r->in[i])->def)) return false;
+        if (!sn_stmt_vec_has(&f->values, sn_val_get(f->m, r->in[i])->def)) return false;
     return true;
 }
 
@@ -125,14 +114,14 @@ static bool is_wanted(const finish *f, sn_stmt value) {
     for (sn_stmt s = sn_next(m, value); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         for (uint32_t i = 0; i < r->n_in; i++)
-            if (r->in[i].i == v.i && !has(&f->values, s)) return true;
+            if (r->in[i].i == v.i && !sn_stmt_vec_has(&f->values, s)) return true;
         if (r->ix.i && sn_ix_uses_vals(m, r->ix)) return true;
     }
     return false;
 }
 
 /* What is made and wanted; false: it is not worth it. */
-static bool find_wanted(stmt_list *out, const finish *f) {
+static bool find_wanted(sn_stmt_vec *out, const finish *f) {
     double cost = 0;
     for (uint32_t i = 0; i < f->values.n; i++) {
         const sn_stmt_rec *r = sn_stmt_get(f->m, f->values.at[i]);
@@ -172,7 +161,7 @@ static void give(const finish *f, sn_cursor at, sn_stmt wanted, sn_val made, con
     sn_val_replace(m, f->k, old, sn_put_load(m, sn_at_before(m, wanted), b, f->load));
 }
 
-static void finish_values(const finish *f, const stmt_list *wanted, sn_buf like) {
+static void finish_values(const finish *f, const sn_stmt_vec *wanted, sn_buf like) {
     sn_module *m = f->m;
     sn_chain outer;
     sn_chain_outer(&outer, m, f->by);
@@ -205,7 +194,7 @@ static bool finish_kernel(finish *f) {
     sn_chain_outer(&f->outer, m, f->k);
     if (sn_kern_get(m, f->k)->scheduled || !is_straight(f)) return false;
     for (sn_stmt s = sn_stmt_get(m, f->outer.at[f->outer.n - 1])->first, next; s.i; s = next) {
-        stmt_list wanted = {0};
+        sn_stmt_vec wanted = {0};
         next = sn_next(m, s);
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD || !made_by(f, r, &by).i) continue;

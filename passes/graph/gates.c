@@ -11,9 +11,9 @@
  * an LSTM is one launch then instead of two.
  *
  * Legality: always; columns of a product are products of columns. Which: small products of few rows in a repeat, of what the step has and
- * weights that all steps share, on a GPU, where a launch takes as long as such a step; and only where the parts are all that is wanted of
- * the product, through elementwise operations, and are equally wide. Of larger ones the wide product has more tiles: 64 rows of an LSTM of
- * 512 units in bf16 took twice as long by gates. Cost: linear.
+ * weights that all steps share, of halves or of f32 in exact precision, on a GPU, where a launch takes as long as such a step; and only
+ * where the parts are all that is wanted of the product, through elementwise operations, and are equally wide. Of larger ones the wide
+ * product has more tiles: 64 rows of an LSTM of 512 units in bf16 took twice as long by gates. Cost: linear, but that each product looks through the operations between it and its parts.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/repeat.h"
@@ -34,6 +34,9 @@ typedef struct gates {
 } gates;
 
 enum { MOST_OPERANDS = 4 }; /* of operations that parts go through */
+
+/* What becomes of a node that has parts. */
+typedef enum cutting { UNKNOWN, CUT, WHOLE } cutting;
 
 /* ---- what stands there ---- */
 
@@ -104,9 +107,8 @@ static bool is_of_step(const gates *g, sn_nd x) {
 }
 
 /* Do parts begin where the widest accesses do? */
-static bool is_aligned(const gates *g, sn_nd x) {
-    enum { WIDEST_ACCESS = 16 };
-    return g->width[x.i] * sn_dtype_bytes(sn_type_of(g->m, x)->dtype) % WIDEST_ACCESS == 0;
+static bool is_aligned(const gates *g, const sn_target *t, sn_nd x) {
+    return g->width[x.i] * sn_dtype_bytes(sn_type_of(g->m, x)->dtype) % t->vector_bytes == 0;
 }
 
 /* What is cut, if nothing but elementwise operations stands in between; none. */
@@ -169,19 +171,22 @@ static sn_nd put_part(sn_pass_ctx *cx, sn_nd x) {
 
 static void *zeros(sn_pass_ctx *cx, size_t size) { return sn_zalloc(cx->scratch, cx->m->graph.nodes.count * size); }
 
-static void mark_parts(gates *g, const uint8_t *cut) {
+static void mark_parts(gates *g, const cutting *cut) {
     for (sn_nd x = {1}; x.i < g->m->graph.nodes.count; x.i++)
         if (g->live[x.i] && sn_node_get(g->m, x)->op == SN_OP_SLICE)
-            g->marks[g->n++] = cut[sn_node_get(g->m, x)->in[0].i];
+            g->marks[g->n++] = cut[sn_node_get(g->m, x)->in[0].i] == CUT;
 }
 
-static bool find_cuts(uint8_t *cut, const gates *g, sn_pass_ctx *cx) {
+static bool find_cuts(cutting *cut, const gates *g, sn_pass_ctx *cx) {
     bool any = false;
     for (sn_nd x = {1}; x.i < g->m->graph.nodes.count; x.i++) {
         sn_nd at = g->live[x.i] && is_of_step(g, x) ? cut_behind(g, x) : (sn_nd){0};
-        if (!at.i || !is_aligned(g, at) || !is_tree(g, at, last_size(g->m, at))) continue;
+        if (!at.i) continue;
+        if (cut[at.i] == UNKNOWN) /* once for all products in front of it */
+            cut[at.i] = is_aligned(g, cx->target, at) && is_tree(g, at, last_size(g->m, at)) ? CUT : WHOLE;
+        if (cut[at.i] == WHOLE) continue;
         const char *name = sn_node_get(g->m, x)->name;
-        cut[at.i] = any = true;
+        any = true;
         sn_remark(cx, name ? name : "matmul", "%u products, one for each part", g->parts[at.i]);
     }
     return any;
@@ -194,7 +199,7 @@ sn_status sn_pass_gates(sn_pass_ctx *cx, bool *changed) {
     SN_TRY(sn_repeat_scopes_find(&g.scopes, m, cx->scratch));
     g.live = zeros(cx, sizeof *g.live), g.uses = zeros(cx, sizeof *g.uses), g.user = zeros(cx, sizeof *g.user);
     g.width = zeros(cx, sizeof *g.width), g.parts = zeros(cx, sizeof *g.parts), g.marks = zeros(cx, sizeof *g.marks);
-    uint8_t *cut = zeros(cx, sizeof *cut);
+    cutting *cut = zeros(cx, sizeof *cut);
     sn_graph_live(m, g.live);
     look(&g);
     if (!find_cuts(cut, &g, cx)) return SN_OK;

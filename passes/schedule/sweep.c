@@ -87,23 +87,13 @@ static bool is_plain(sweep *sw) {
 
 /* ---- what is of columns ---- */
 
-typedef struct value_set {
-    sn_stmt *at;
-    uint32_t n, cap;
-} value_set;
-
-static bool has(const value_set *set, sn_stmt s) {
-    for (uint32_t i = 0; i < set->n; i++)
-        if (set->at[i].i == s.i) return true;
-    return false;
-}
-
-static void find_column_values(value_set *out, const sweep *sw) {
+static void find_column_values(sn_stmt_vec *out, const sweep *sw) {
     sn_module *m = sw->m;
     for (sn_stmt s = sn_stmt_get(m, sw->sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         bool of_column = r->op == SN_LOP_LOAD ? is_of_column(sw, r) : r->op != SN_LOP_STORE;
-        for (uint32_t i = 0; i < r->n_in && of_column; i++) of_column = has(out, sn_val_get(m, r->in[i])->def);
+        for (uint32_t i = 0; i < r->n_in && of_column; i++)
+            of_column = sn_stmt_vec_has(out, sn_val_get(m, r->in[i])->def);
         if (of_column) SN_PUSH(sw->cx->scratch, out, s);
     }
 }
@@ -117,21 +107,21 @@ static uint32_t lanes_of(const sweep *sw) {
  * division by what stays is a product. */
 static void count_saved(sweep *sw) {
     sn_module *m = sw->m;
-    value_set columns = {0};
+    sn_stmt_vec columns = {0};
     sn_axis last = sn_stmt_axis(m, sw->sh->body);
     uint32_t v = lanes_of(sw);
     int64_t c;
     find_column_values(&columns, sw);
     for (sn_stmt s = sn_stmt_get(m, sw->sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        bool of_column = has(&columns, s);
+        bool of_column = sn_stmt_vec_has(&columns, s);
         if (of_column && r->op == SN_LOP_LOAD) {
             bool side =
                 sn_last_outer_extent(sw->cx, sw->sh) % v == 0 && sn_ix_coef(m, r->ix, last, &c) && c >= 0 && c <= 1;
             sw->saved += side ? 1.0 / v : SN_SWEEP_LANE;
         } else if (of_column && r->op != SN_LOP_CONST) {
             sw->saved += sn_schedule_op_cost(r->op);
-        } else if (r->op == SN_LOP_DIV && has(&columns, sn_val_get(m, r->in[1])->def)) {
+        } else if (r->op == SN_LOP_DIV && sn_stmt_vec_has(&columns, sn_val_get(m, r->in[1])->def)) {
             sw->saved += sn_schedule_op_cost(r->op) - 1;
         }
     }
@@ -317,7 +307,7 @@ static sn_stmt put_threads(binding *bi, sn_ix *g, sn_ix *x, sn_stmt *in_block) {
 void sn_schedule_sweep_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     binding bi = {.k = k, .sc = sc, .lane = sn_ix_const(m, 0)};
-    value_set columns = {0};
+    sn_stmt_vec columns = {0};
     bool found = look(&bi.sw, cx, sh);
     SN_ASSERT(found), (void)found;
     for (uint32_t a = 0; a < sh->outer.n; a++) bi.axes[a] = sn_stmt_axis(m, sh->outer.at[a]);
