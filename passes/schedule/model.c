@@ -70,8 +70,10 @@ static double share_of(sn_module *m, const sn_stmt_rec *r) {
     int64_t bound;
     sn_range range = sn_ix_range(m, r->ix);
     if (sn_ix_uses_vals(m, r->ix)) return 0;
-    if (!sn_ix_is_const(m, r->bound, &bound) || range.lo < 0 || range.hi < bound || range.hi == INT64_MAX) return 1;
-    return (double)(bound - range.lo) / (double)(range.hi - range.lo + 1);
+    bool known = range.lo != INT64_MIN && range.hi != INT64_MAX && sn_ix_is_const(m, r->bound, &bound);
+    if (!known || (range.lo >= 0 && range.hi < bound)) return 1;
+    double low = (double)(range.lo > 0 ? range.lo : 0), high = (double)(range.hi < bound ? range.hi + 1 : bound);
+    return high > low ? (high - low) / ((double)range.hi - (double)range.lo + 1) : 0;
 }
 
 static void enter(place *p, sn_stmt s, const sn_stmt_rec *r, double n) {
