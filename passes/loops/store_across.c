@@ -11,16 +11,19 @@
  * permutation, for which there are classes (tile, brick) that move whole lines on both sides. It loads once more what it makes its results
  * of; of a reduction these are the results alone.
  *
- * Decided by the model, where a store is contiguous along another loop than the loads are: both ways are taken through the passes behind
+ * A short reduction may instead be written out (write_out.c): then the kernel is one of straight-line code, which the same classes take.
+ *
+ * Decided by the model, where a store is contiguous along another loop than the loads are: all ways are taken through the passes behind
  * this one, as programs of their own, and what stays together is what is not clearly slower. What moves: stores behind reductions, and
  * loops that store and reduce nothing, or a copy of them with what lies across where they store in both orders; constants and plain loads
  * are repeated, other values pass through memory, one for each row. After `fuse` and `online-softmax`, which want the nests of a row in one
  * kernel; before `split-reduction`, which may cut what is left. GPUs alone: a core walks lines that it has in its cache. Legal: iterations
- * of outer loops are apart from each other, and the second kernel runs behind the first one. Cost: linear in the kernel, and twice the
+ * of outer loops are apart from each other, and the second kernel runs behind the first one. Cost: linear in the kernel, and thrice the
  * passes behind it for one that stores across.
  */
 #include "passes/base/rebuild.h"
 #include "passes/loops/again.h"
+#include "passes/loops/write_out.h"
 #include "passes/schedule/alone.h"
 #include "passes/schedule/constants.h"
 #include "passes/schedule/schedule.h"
@@ -325,15 +328,31 @@ static sn_status take_apart(across *a) {
     return run_on(a->cx, &a->made, all, SN_COUNT(all));
 }
 
-/* What the model says of a program of one kernel, through the passes behind this one. apart: taken apart first. */
-static sn_status measure(double *cycles, sn_pass_ctx *cx, bool apart) {
+/* What becomes of a kernel. */
+typedef enum way { TOGETHER, APART, WRITTEN } way;
+
+static sn_status go(across *a, way w, bool *done) {
+    static const again all[] = {sn_pass_collapse, sn_pass_simplify_index};
+    if (w == APART) {
+        *done = true;
+        return take_apart(a);
+    }
+    *done = sn_write_out(a->cx, a->k, SN_ACROSS_WRITTEN);
+    if (!*done) return SN_OK;
+    SN_PUSH(a->cx->scratch, &a->made, a->k);
+    return run_on(a->cx, &a->made, all, SN_COUNT(all));
+}
+
+/* What the model says of a program of one kernel that goes that way, through the passes behind this one; 0: it cannot. */
+static sn_status measure(double *cycles, sn_pass_ctx *cx, way w) {
     static const again behind[] = {sn_pass_split_reduction, sn_pass_join_axes};
     sn_module *m = cx->m;
     *cycles = 0;
-    if (apart) {
+    if (w != TOGETHER) {
         across a = {.cx = cx, .m = m, .k = m->kernels.at[0]};
-        if (!look(&a)) return SN_OK;
-        SN_TRY(take_apart(&a));
+        bool done = look(&a);
+        if (done) SN_TRY(go(&a, w, &done));
+        if (!done) return SN_OK;
         m->kernels.n = 0;
         for (uint32_t i = 0; i < a.made.n; i++) SN_PUSH(&m->arena, &m->kernels, a.made.at[i]);
     }
@@ -349,7 +368,7 @@ static sn_status measure(double *cycles, sn_pass_ctx *cx, bool apart) {
     return SN_OK;
 }
 
-static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, bool apart) {
+static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, way w) {
     const char *why_not;
     sn_users users;
     *cycles = 0;
@@ -361,21 +380,35 @@ static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, boo
     quiet.remark = NULL;
     quiet.metrics = NULL;
     quiet.choosing = NULL;
-    sn_status status = measure(cycles, &quiet, apart);
+    sn_status status = measure(cycles, &quiet, w);
     sn_module_free(alone);
     return status;
 }
 
+/* The way that takes least, if that is clearly less than together. */
+static sn_status choose(way *best, across *a, uint32_t at) {
+    static const char *const names[] = {[APART] = "apart", [WRITTEN] = "written out"};
+    double cycles[] = {[TOGETHER] = 0, [APART] = 0, [WRITTEN] = 0};
+    *best = TOGETHER;
+    SN_TRY(measure_alone(&cycles[TOGETHER], a->cx, at, TOGETHER));
+    if (cycles[TOGETHER] <= SN_ACROSS_LAUNCH) return SN_OK;
+    double least = cycles[TOGETHER] * SN_ACROSS_PAYS / 100;
+    for (way w = APART; w <= WRITTEN; w++) {
+        SN_TRY(measure_alone(&cycles[w], a->cx, at, w));
+        if (cycles[w] > 0 && cycles[w] <= least) least = cycles[w], *best = w;
+    }
+    if (*best != TOGETHER)
+        sn_remark(a->cx, sn_kern_get(a->m, a->k)->name,
+                  "stores across its loads: %s (%.0f cycles, together %.0f, apart %.0f, written out %.0f)",
+                  names[*best], least, cycles[TOGETHER], cycles[APART], cycles[WRITTEN]);
+    return SN_OK;
+}
+
 static sn_status take(bool *taken, across *a, uint32_t at) {
-    double together, apart = 0;
+    way best;
     *taken = false;
-    SN_TRY(measure_alone(&together, a->cx, at, false));
-    if (together > SN_ACROSS_LAUNCH) SN_TRY(measure_alone(&apart, a->cx, at, true));
-    if (apart <= 0 || apart * 100 > together * SN_ACROSS_PAYS) return SN_OK;
-    sn_remark(a->cx, sn_kern_get(a->m, a->k)->name, "stores across its loads: %.0f cycles apart, %.0f together", apart,
-              together);
-    *taken = true;
-    return take_apart(a);
+    SN_TRY(choose(&best, a, at));
+    return best == TOGETHER ? SN_OK : go(a, best, taken);
 }
 
 sn_status sn_pass_store_across(sn_pass_ctx *cx, bool *changed) {
