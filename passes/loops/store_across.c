@@ -12,17 +12,19 @@
  * of; of a reduction these are the results alone.
  *
  * A short reduction may instead be written out (write_out.c): then the kernel is one of straight-line code, which the same classes take.
+ * And where loads lie across each other, or what is stored, operands may be turned in front of the kernel (turn_operands.c).
  *
- * Decided by the model, where a store is contiguous along another loop than the loads are: all ways are taken through the passes behind
+ * Decided by the model, where an access is contiguous along another loop than others are: all ways are taken through the passes behind
  * this one, as programs of their own, and what stays together is what is not clearly slower. What moves: stores behind reductions, and
  * loops that store and reduce nothing, or a copy of them with what lies across where they store in both orders; constants and plain loads
  * are repeated, other values pass through memory, one for each row. After `fuse` and `online-softmax`, which want the nests of a row in one
  * kernel; before `split-reduction`, which may cut what is left. GPUs alone: a core walks lines that it has in its cache. Legal: iterations
- * of outer loops are apart from each other, and the second kernel runs behind the first one. Cost: linear in the kernel, and thrice the
- * passes behind it for one that stores across.
+ * of outer loops are apart from each other, and the second kernel runs behind the first one. Cost: linear in the kernel, and four times
+ * the passes behind it for one with accesses across each other.
  */
 #include "passes/base/rebuild.h"
 #include "passes/loops/again.h"
+#include "passes/loops/turn_operands.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/alone.h"
 #include "passes/schedule/constants.h"
@@ -141,9 +143,14 @@ static bool stays_alone(const across *a) {
     return true;
 }
 
-static bool look(across *a) {
+static bool may_change(const across *a) {
     const sn_kern_rec *r = sn_kern_get(a->m, a->k);
-    if (r->scheduled || r->sched.cls != SN_SCHED_NONE) return false;
+    return !r->scheduled && r->sched.cls == SN_SCHED_NONE;
+}
+
+static bool look(across *a) {
+    if (!may_change(a)) return false;
+    a->moved.n = 0;
     sn_chain_outer(&a->outer, a->m, a->k);
     if (!a->outer.n || sn_chain_count(a->m, &a->outer) <= 0) return false;
     a->body = a->outer.at[a->outer.n - 1];
@@ -329,18 +336,18 @@ static sn_status take_apart(across *a) {
 }
 
 /* What becomes of a kernel. */
-typedef enum way { TOGETHER, APART, WRITTEN } way;
+typedef enum way { TOGETHER, APART, WRITTEN, TURNED } way;
 
+/* *done: it can. */
 static sn_status go(across *a, way w, bool *done) {
-    static const again all[] = {sn_pass_collapse, sn_pass_simplify_index};
-    if (w == APART) {
-        *done = true;
-        return take_apart(a);
-    }
-    *done = sn_write_out(a->cx, a->k, SN_ACROSS_WRITTEN);
+    static const again own[] = {sn_pass_collapse, sn_pass_simplify_index},
+                       all[] = {sn_pass_reorder, sn_pass_collapse, sn_pass_simplify_index};
+    *done = w == TURNED ? may_change(a) && sn_turn_operands(a->cx, a->k, SN_ACROSS_BYTES, &a->made) : look(a);
+    if (w == APART && *done) return take_apart(a);
+    if (w == WRITTEN && *done) *done = sn_write_out(a->cx, a->k, SN_ACROSS_WRITTEN);
     if (!*done) return SN_OK;
     SN_PUSH(a->cx->scratch, &a->made, a->k);
-    return run_on(a->cx, &a->made, all, SN_COUNT(all));
+    return w == TURNED ? run_on(a->cx, &a->made, all, SN_COUNT(all)) : run_on(a->cx, &a->made, own, SN_COUNT(own));
 }
 
 /* What the model says of a program of one kernel that goes that way, through the passes behind this one; 0: it cannot. */
@@ -350,8 +357,8 @@ static sn_status measure(double *cycles, sn_pass_ctx *cx, way w) {
     *cycles = 0;
     if (w != TOGETHER) {
         across a = {.cx = cx, .m = m, .k = m->kernels.at[0]};
-        bool done = look(&a);
-        if (done) SN_TRY(go(&a, w, &done));
+        bool done;
+        SN_TRY(go(&a, w, &done));
         if (!done) return SN_OK;
         m->kernels.n = 0;
         for (uint32_t i = 0; i < a.made.n; i++) SN_PUSH(&m->arena, &m->kernels, a.made.at[i]);
@@ -387,20 +394,21 @@ static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, way
 
 /* The way that takes least, if that is clearly less than together. */
 static sn_status choose(way *best, across *a, uint32_t at) {
-    static const char *const names[] = {[APART] = "apart", [WRITTEN] = "written out"};
-    double cycles[] = {[TOGETHER] = 0, [APART] = 0, [WRITTEN] = 0};
+    static const char *const names[] = {[APART] = "apart", [WRITTEN] = "written out", [TURNED] = "operands turned"};
+    double cycles[] = {[TOGETHER] = 0, [APART] = 0, [WRITTEN] = 0, [TURNED] = 0};
     *best = TOGETHER;
     SN_TRY(measure_alone(&cycles[TOGETHER], a->cx, at, TOGETHER));
     if (cycles[TOGETHER] <= SN_ACROSS_LAUNCH) return SN_OK;
     double least = cycles[TOGETHER] * SN_ACROSS_PAYS / 100;
-    for (way w = APART; w <= WRITTEN; w++) {
+    for (way w = APART; w <= TURNED; w++) {
         SN_TRY(measure_alone(&cycles[w], a->cx, at, w));
         if (cycles[w] > 0 && cycles[w] <= least) least = cycles[w], *best = w;
     }
     if (*best != TOGETHER)
-        sn_remark(a->cx, sn_kern_get(a->m, a->k)->name,
-                  "stores across its loads: %s (%.0f cycles, together %.0f, apart %.0f, written out %.0f)",
-                  names[*best], least, cycles[TOGETHER], cycles[APART], cycles[WRITTEN]);
+        sn_remark(
+            a->cx, sn_kern_get(a->m, a->k)->name,
+            "accesses across each other: %s (%.0f cycles, together %.0f, apart %.0f, written out %.0f, turned %.0f)",
+            names[*best], least, cycles[TOGETHER], cycles[APART], cycles[WRITTEN], cycles[TURNED]);
     return SN_OK;
 }
 
@@ -420,7 +428,8 @@ sn_status sn_pass_store_across(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < n; i++) {
         across a = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool taken = false;
-        if (look(&a)) SN_TRY(take(&taken, &a, i));
+        if (look(&a) || (may_change(&a) && sn_has_turned_operands(cx, a.k, SN_ACROSS_BYTES)))
+            SN_TRY(take(&taken, &a, i));
         if (!taken) SN_PUSH(&m->arena, &out, a.k);
         for (uint32_t k = 0; taken && k < a.made.n; k++) SN_PUSH(&m->arena, &out, a.made.at[k]);
         any |= taken;
