@@ -53,7 +53,8 @@ static bool is_large(const across *a, sn_buf b) {
     return !sn_buf_is_local(sn_buf_get(a->m, b)) && sn_buf_bytes(a->m, b) >= SN_ACROSS_BYTES;
 }
 
-/* The outer loop, or one of the moved nest if there is one, along which the access has its smallest step; none: it is not known. */
+/* The outer loop, or one of the moved nest if there is one, along which the access has its smallest step; none: it is not known, or
+ * what it accesses is accessed again, as operands of products are. */
 static sn_axis runs_along(const across *a, sn_stmt access, const sn_chain *nest) {
     sn_module *m = a->m;
     sn_axis best = {0};
@@ -62,9 +63,9 @@ static sn_axis runs_along(const across *a, sn_stmt access, const sn_chain *nest)
         sn_stmt loop = k < a->outer.n ? a->outer.at[k] : nest->at[k - a->outer.n];
         sn_axis ax = sn_stmt_axis(m, loop);
         if (sn_ix_value(m, sn_axis_get(m, ax)->extent) < 2) continue;
-        if (!sn_ix_coef(m, sn_stmt_get(m, access)->ix, ax, &c)) return (sn_axis){0};
+        if (!sn_ix_coef(m, sn_stmt_get(m, access)->ix, ax, &c) || !c) return (sn_axis){0};
         c = c < 0 ? -c : c;
-        if (c && c < least) least = c, best = ax;
+        if (c < least) least = c, best = ax;
     }
     return best;
 }

@@ -9,8 +9,8 @@
  *
  * An access runs along the loop in which its step is smallest: an outer one, or one of its nest, by position. Along which most bytes run,
  * of the different buffers, is the order of the kernel; the copy has its elements as the largest buffer of these has its own. Operands
- * are turned whose loads are affine, without masks, all of the same element of a row, and which the kernel does not store. Cost: accesses
- * times buffers.
+ * are turned whose loads are affine, without masks, all of the same element of a row, once for each, and which the kernel does not store.
+ * Cost: accesses times buffers.
  */
 #include "passes/loops/turn_operands.h"
 
@@ -50,7 +50,9 @@ static bool look_at_access(turn *t, sn_stmt s) {
         sn_axis ax = sn_stmt_axis(m, a->around.at[k]);
         if (!sn_ix_coef(m, r->ix, ax, &a->strides[k])) known = false, a->strides[k] = 0;
         int64_t c = a->strides[k] < 0 ? -a->strides[k] : a->strides[k];
-        if (c && c < least && sn_ix_value(m, sn_axis_get(m, ax)->extent) > 1) least = c, a->along = k;
+        if (sn_ix_value(m, sn_axis_get(m, ax)->extent) < 2) continue;
+        known &= c > 0; /* operands of products, say, are loaded again */
+        if (c && c < least) least = c, a->along = k;
     }
     if (!known) a->along = UINT32_MAX;
     t->n++;
