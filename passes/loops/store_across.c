@@ -30,7 +30,11 @@
 #include "passes/schedule/constants.h"
 #include "passes/schedule/schedule.h"
 
-enum { MOST_VALUES = 16 };
+/* A value of the kernel, and what it is elsewhere. */
+typedef struct brought {
+    sn_val of, here; /* in a kernel that stores */
+    sn_buf in;       /* through which it passes */
+} brought;
 
 typedef struct across {
     sn_pass_ctx *cx;
@@ -39,12 +43,8 @@ typedef struct across {
     sn_chain outer; /* of k */
     sn_stmt body;   /* innermost outer loop */
     sn_stmt_vec moved;
-    sn_kern_list made; /* k and those that store */
-    struct {
-        sn_val of; /* a value of k ... */
-        sn_buf in; /* ... that passes through this buffer */
-    } values[MOST_VALUES];
-    uint32_t n_values;
+    sn_kern_list made;      /* k and those that store */
+    SN_VEC(brought) values; /* that pass through memory */
 } across;
 
 /* ---- does something lie across? ---- */
@@ -167,8 +167,7 @@ typedef struct maker {
     sn_cursor at;
     sn_axis axes[SN_MAX_CHAIN]; /* of the outer loops, in a->k */
     sn_ix with[SN_MAX_CHAIN];   /* ... and here */
-    sn_val old[MOST_VALUES], here[MOST_VALUES];
-    uint32_t n;
+    SN_VEC(brought) values;
 } maker;
 
 /* Is it made again here: a number, or a plain load, or one of them in another type? */
@@ -193,17 +192,15 @@ static sn_ix row_of(const across *a, const sn_ix *with) {
 static sn_buf buffer_of(across *a, sn_val v) {
     sn_module *m = a->m;
     sn_ix shape[SN_MAX_CHAIN];
-    for (uint32_t i = 0; i < a->n_values; i++)
-        if (a->values[i].of.i == v.i) return a->values[i].in;
-    SN_ASSERT(a->n_values < MOST_VALUES);
+    for (uint32_t i = 0; i < a->values.n; i++)
+        if (a->values.at[i].of.i == v.i) return a->values.at[i].in;
     for (uint32_t k = 0; k < a->outer.n; k++) shape[k] = sn_stmt_extent(m, a->outer.at[k]);
     sn_ix size = sn_ix_product(m, shape, a->outer.n);
-    const char *name = sn_strf(&m->arena, "%s_v%u", sn_kern_get(m, a->k)->name, a->n_values);
+    const char *name = sn_strf(&m->arena, "%s_v%u", sn_kern_get(m, a->k)->name, a->values.n);
     sn_buf b = sn_buf_new(m, name, sn_val_get(m, v)->dtype, SN_BUF_TEMP, &size, 1);
     sn_buf_get(m, b)->align = 256;
     sn_put_store(m, sn_at_end(a->k, a->body), b, row_of(a, NULL), v);
-    a->values[a->n_values].of = v;
-    a->values[a->n_values++].in = b;
+    SN_PUSH(a->cx->scratch, &a->values, ((brought){.of = v, .in = b}));
     return b;
 }
 
@@ -211,9 +208,8 @@ static sn_buf buffer_of(across *a, sn_val v) {
 static sn_val bring(maker *mk, sn_val v) {
     across *a = mk->a;
     sn_module *m = a->m;
-    for (uint32_t i = 0; i < mk->n; i++)
-        if (mk->old[i].i == v.i) return mk->here[i];
-    SN_ASSERT(mk->n < MOST_VALUES);
+    for (uint32_t i = 0; i < mk->values.n; i++)
+        if (mk->values.at[i].of.i == v.i) return mk->values.at[i].here;
     sn_stmt def = sn_val_get(m, v)->def;
     sn_val here;
     if (is_repeated(a, sn_stmt_get(m, def))) {
@@ -226,8 +222,8 @@ static sn_val bring(maker *mk, sn_val v) {
     } else {
         here = sn_put_load(m, mk->at, buffer_of(a, v), row_of(a, mk->with));
     }
-    mk->old[mk->n] = v;
-    return mk->here[mk->n++] = here;
+    SN_PUSH(a->cx->scratch, &mk->values, ((brought){.of = v, .here = here}));
+    return here;
 }
 
 /* Values from outside of what has moved. */

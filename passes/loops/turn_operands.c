@@ -29,6 +29,7 @@ typedef struct turn {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern k;
+    sn_stmt top; /* outermost loop */
     uint32_t n_outer;
     access at[MOST_ACCESSES];
     uint32_t n;
@@ -56,7 +57,7 @@ static bool look_at_access(turn *t, sn_stmt s) {
     }
     if (!known) a->along = UINT32_MAX;
     t->n++;
-    return a->around.n >= t->n_outer;
+    return a->around.n >= t->n_outer && sn_stmt_eq(a->around.at[0], t->top);
 }
 
 /* Outer loops with nests of one nest each. */
@@ -66,6 +67,7 @@ static bool look(turn *t, int64_t least) {
     bool reduces = false;
     sn_chain_outer(&outer, m, t->k);
     t->n_outer = outer.n;
+    t->top = outer.n ? outer.at[0] : (sn_stmt){0};
     if (!outer.n || sn_chain_count(m, &outer) <= 0) return false;
     for (sn_stmt s = sn_region_first(m, t->k, outer.at[outer.n - 1]); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
