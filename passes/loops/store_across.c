@@ -398,8 +398,10 @@ static sn_status choose(way *best, across *a, uint32_t at) {
     if (cycles[TOGETHER] <= SN_ACROSS_LAUNCH) return SN_OK;
     double least = cycles[TOGETHER] * SN_ACROSS_PAYS / 100;
     for (way w = APART; w <= TURNED; w++) {
+        double most = least;
+        if (w == TURNED) most = (*best == TOGETHER ? cycles[TOGETHER] : least) * SN_ACROSS_TURNED / 100;
         SN_TRY(measure_alone(&cycles[w], a->cx, at, w));
-        if (cycles[w] > 0 && cycles[w] <= least) least = cycles[w], *best = w;
+        if (cycles[w] > 0 && cycles[w] <= most) least = cycles[w], *best = w;
     }
     if (*best != TOGETHER)
         sn_remark(
