@@ -12,7 +12,7 @@
  * of; of a reduction these are the results alone.
  *
  * A short reduction may instead be written out (write_out.c): then the kernel is one of straight-line code, which the same classes take.
- * And where loads lie across each other, or what is stored, operands may be turned in front of the kernel (turn_operands.c).
+ * And where loads lie across each other, or what is stored, operands that no cache holds may be turned in front of the kernel (turn_operands.c).
  *
  * Decided by the model, where an access is contiguous along another loop than others are: all ways are taken through the passes behind
  * this one, as programs of their own, and what stays together is what is not clearly slower. What moves: stores behind reductions, and
@@ -70,9 +70,11 @@ static sn_axis runs_along(const across *a, sn_stmt access, const sn_chain *nest)
     return best;
 }
 
-/* Is it a large store, and a large load of the nest, or of all of the kernel, contiguous along another one of those loops? */
+/* Is it a large store, and are the large loads of the nest, or of all of the kernel, contiguous along other ones of those loops? Where one
+ * runs along with it, loads lie across each other in either kernel. */
 static bool lies_across(const across *a, sn_stmt store, const sn_chain *nest) {
     const sn_module *m = a->m;
+    bool any = false;
     if (sn_stmt_get(m, store)->op != SN_LOP_STORE || !is_large(a, sn_stmt_get(m, store)->buf)) return false;
     sn_axis along = runs_along(a, store, nest);
     sn_stmt first = nest->n ? nest->at[0] : sn_stmt_walk_first(m, a->k);
@@ -81,9 +83,10 @@ static bool lies_across(const across *a, sn_stmt store, const sn_chain *nest) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD || !is_large(a, r->buf) || sn_ix_uses_vals(m, r->ix)) continue;
         sn_axis other = runs_along(a, s, nest);
-        if (other.i && !sn_axis_eq(other, along)) return true;
+        if (other.i && sn_axis_eq(other, along)) return false;
+        any |= other.i != 0;
     }
-    return false;
+    return any;
 }
 
 /* ---- what moves ---- */
@@ -339,7 +342,8 @@ typedef enum way { TOGETHER, APART, WRITTEN, TURNED } way;
 static sn_status go(across *a, way w, bool *done) {
     static const again own[] = {sn_pass_collapse, sn_pass_simplify_index},
                        all[] = {sn_pass_reorder, sn_pass_collapse, sn_pass_simplify_index};
-    *done = w == TURNED ? may_change(a) && sn_turn_operands(a->cx, a->k, SN_ACROSS_BYTES, &a->made) : look(a);
+    *done =
+        w == TURNED ? may_change(a) && sn_turn_operands(a->cx, a->k, a->cx->target->cache_bytes, &a->made) : look(a);
     if (w == APART && *done) return take_apart(a);
     if (w == WRITTEN && *done) *done = sn_write_out(a->cx, a->k, SN_ACROSS_WRITTEN);
     if (!*done) return SN_OK;
@@ -399,7 +403,8 @@ static sn_status choose(way *best, across *a, uint32_t at) {
     double least = cycles[TOGETHER] * SN_ACROSS_PAYS / 100;
     for (way w = APART; w <= TURNED; w++) {
         double most = least;
-        if (w == TURNED) most = (*best == TOGETHER ? cycles[TOGETHER] : least) * SN_ACROSS_TURNED / 100;
+        if (w == TURNED)
+            most = *best == TOGETHER ? cycles[TOGETHER] * SN_ACROSS_TURNED / 100 : least * SN_ACROSS_TURNED_APART / 100;
         SN_TRY(measure_alone(&cycles[w], a->cx, at, w));
         if (cycles[w] > 0 && cycles[w] <= most) least = cycles[w], *best = w;
     }
@@ -427,7 +432,7 @@ sn_status sn_pass_store_across(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < n; i++) {
         across a = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool taken = false;
-        if (look(&a) || (may_change(&a) && sn_has_turned_operands(cx, a.k, SN_ACROSS_BYTES)))
+        if (look(&a) || (may_change(&a) && sn_has_turned_operands(cx, a.k, cx->target->cache_bytes)))
             SN_TRY(take(&taken, &a, i));
         if (!taken) SN_PUSH(&m->arena, &out, a.k);
         for (uint32_t k = 0; taken && k < a.made.n; k++) SN_PUSH(&m->arena, &out, a.made.at[k]);
