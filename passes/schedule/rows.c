@@ -146,14 +146,14 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
         sc->min_blocks = sn_once_blocks(sc->vector, ro->online);
 }
 
-/* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. A block that is alone
- * on its multiprocessor has three times as many threads. */
-static void fit_steps(const rows *ro, bool alone, sn_sched *sc) {
+/* Threads and unroll, no less than `least`, that leave the least of a row's room empty: all steps of a thread have their place in it.
+ * Returns the room, of elements. A block that is alone on its multiprocessor has three times as many threads. */
+static int64_t fit_steps(const rows *ro, bool alone, uint32_t least, sn_sched *sc) {
     static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
     int64_t best = INT64_MAX;
     sn_sched pinned = *sc;
     for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
-        for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= 2; unroll--) {
+        for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= least; unroll--) {
             uint32_t x = pinned.block_x ? pinned.block_x : THREADS[i] * (alone ? 3 : 1),
                      u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
@@ -163,6 +163,25 @@ static void fit_steps(const rows *ro, bool alone, sn_sched *sc) {
             sc->block_x = x;
             sc->unroll = u;
         }
+    return best;
+}
+
+/* Blocks of a multiprocessor that have room for their part of so many elements, and for their threads. */
+static int64_t blocks_beside(const sn_target *t, const rows *ro, int64_t room, const sn_sched *sc) {
+    int64_t blocks =
+        (t->shared_bytes + SN_SHARED_SYSTEM) / (ro->kept * room / sn_sched_cluster(sc) + SN_SHARED_RESERVED);
+    uint32_t most = sn_least(SN_RESIDENT_OTHER / sc->block_x, SN_SHARED_BLOCKS);
+    return blocks < most ? blocks : most;
+}
+
+/* Vectors of a thread that are few a turn are more, if as many blocks still have room. */
+static void choose_steps(const sn_target *t, const rows *ro, bool alone, sn_sched *sc) {
+    enum { FEWEST = 2 };
+    sn_sched more = *sc, open = *sc;
+    int64_t room = fit_steps(ro, alone, FEWEST, sc), other = fit_steps(ro, alone, SN_SHARED_LEAST, &more);
+    bool one_turn = vectors_per_thread(ro, sc) <= sc->unroll;
+    if (open.unroll || sc->unroll >= SN_SHARED_LEAST || one_turn) return;
+    if (blocks_beside(t, ro, other, &more) >= blocks_beside(t, ro, room, sc)) *sc = more;
 }
 
 /* Are there so few rows that as many more blocks would still leave multiprocessors idle, and long ones? */
@@ -184,7 +203,7 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED));
-    fit_steps(ro, blocks < 2, sc);
+    choose_steps(t, ro, blocks < 2, sc);
     if (!sc->block_y) sc->block_y = 1;
     uint32_t resident = sn_least(t->unit_threads, ro->sh->ops <= SN_FEW_OPS
                                                       ? SN_RESIDENT_SIMPLE
