@@ -105,11 +105,12 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
  * fill the pipes; more threads for a row only add exchange. */
 static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool once) {
-    uint32_t each = vector == 1                            ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
+    bool narrow = vector == 1 || (bytes == 2 && vector * bytes == SN_WORD);
+    uint32_t each = narrow                                 ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
                     : vector == 8 && count <= SN_SHORT_ROW ? SN_SHORT_VECTORS * vector
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
-    if (vector == 1 && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
+    if (narrow && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
     if (once && vector * bytes >= SN_LEAST_WIDE)
         return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
@@ -268,9 +269,10 @@ static bool has_room(const rows *ro) {
     return !ro->kept || ro->sh->max_count + odd <= sn_row_registers(ro->kept);
 }
 
-/* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
+/* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
-    if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && ro->sh->ops > SN_FEW_OPS) return false;
+    bool wide = ro->divisor % 2 == 0 && ro->sh->ops > SN_FEW_OPS;
+    if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && wide) return false;
     if (ro->kept == 2 && ro->sh->max_count > SN_ALONE_HALVES) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
 }
@@ -290,6 +292,13 @@ static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32
     return v;
 }
 
+/* Rows of halves that no word begins, too short for wide vectors that start before them: words that do, two tests each in the first one and
+ * the last. A warp loads and stores whole lines by them, and weights lane by lane as it would anyway. */
+static uint32_t word_vector(sn_pass_ctx *cx, const rows *ro, uint32_t even, uint32_t bytes) {
+    if (bytes != 2 || even * bytes >= SN_WORD || ro->sh->max_count < SN_ODD_WORDS * SN_WARP) return even;
+    return sn_schedule_row_lead(cx->m, ro->sh, SN_WORD / bytes).i ? SN_WORD / bytes : even;
+}
+
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
  * together what they have once a vector, which takes more than the tests of its lanes. */
@@ -303,7 +312,8 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
     if (even * bytes >= SN_WIDE_ENOUGH && ro->sh->max_count * bytes < SN_TEAM_ROW) return even;
-    if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW)) return even;
+    if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW))
+        return word_vector(cx, ro, even, bytes);
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
