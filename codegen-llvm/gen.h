@@ -45,7 +45,7 @@ typedef struct sn_gen_thread_axis {
     sn_axis_kind kind;
 } sn_gen_thread_axis;
 
-/* Of a prefix that adds many times: the variables with what roundings took from its state and with the number of steps
+/* Of a prefix that adds many times: the variables with what its last steps added to its state and with the number of steps
  * (NULL: it has none); or its state is an f64. */
 typedef struct sn_gen_lost {
     lv sum, steps;
