@@ -358,6 +358,8 @@ void sn_gen_keep_rolled(sn_gen *g, lv back);
 /* ---- sumexp.c ---- */
 /* state = n states (x[2k], x[2k+1]) combined. */
 void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
+/* The largest (smallest) of n > 1 values of f64, nan if one is: on GPUs shorter than one after the other. Changes x. */
+lv sn_gen_extreme_f64(sn_em *em, sn_comb comb, lv *x, uint32_t n);
 /* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each
  * state costs one e^. */
 typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
