@@ -621,6 +621,8 @@ void sn_gen_statement(sn_gen *g, sn_stmt id);
 
 /* ---- precision.c ---- */
 void sn_gen_find_coarse(sn_gen *g);
+/* Is v never below 0, by what at most `depth` statements behind one another say? */
+bool sn_gen_is_positive(const sn_gen *g, sn_val v, uint32_t depth);
 
 /* ---- segments.c ---- */
 /* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids

@@ -36,6 +36,8 @@ lv sn_math_rcp_normal(sn_em *em, lv x);
 lv sn_math_exp_term(sn_em *em, lv x);
 /* e^-|x| as such a term, f64 on GPUs; a nan counts as inf. */
 lv sn_math_exp_apart(sn_em *em, lv x);
+/* e^x / y, f32 on GPUs, to 17 bits; y is not below 0. */
+lv sn_math_exp_over(sn_em *em, lv x, lv y);
 /* log(1 + x), or log(2 (1 + x)) in lanes that `twice` holds. */
 lv sn_math_log1p_twice(sn_em *em, lv x, lv twice);
 /* x with the sign of y: a f32 that has none yet. One instruction, copysign is three. */

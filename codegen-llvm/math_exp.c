@@ -242,6 +242,14 @@ lv sn_math_exp_term(sn_em *em, lv x) {
 
 lv sn_math_exp_apart(sn_em *em, lv x) { return exp_term_f64(em, x, true); }
 
+/* What is below 2^-126 is 0. lg2.approx is good to 2^-22 near 1. */
+lv sn_math_exp_over(sn_em *em, lv x, lv y) {
+    lv in[] = {x, em_neg(em, sn_math_by_lane(em, "llvm.nvvm.lg2.approx.f", &y, 1))};
+    sn_em_unify(em, in, 2);
+    lv sum = em_fmac(em, in[0], LOG2_E_32, in[1]);
+    return sn_math_exp2_normal(em, &sum);
+}
+
 /* ---- operations ---- */
 
 /* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. */

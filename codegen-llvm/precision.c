@@ -70,6 +70,35 @@ static void visit(sn_gen *g, sn_stmt id) {
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
 
+/* Result number k of a sum of what is positive, or the weight of exponentials. */
+static bool sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t k, uint32_t depth) {
+    uint32_t first = 0;
+    for (uint32_t c = 0; c < reduce->n_combs; first += sn_combs[reduce->combs[c++]].states) {
+        bool sums = reduce->combs[c] == SN_COMB_SUM && k == first;
+        if (sums || (reduce->combs[c] == SN_COMB_SUMEXP && k == first + 1))
+            return sn_gen_is_positive(g, sn_stmt_get(g->m, reduce->last)->in[k], depth);
+    }
+    return false;
+}
+
+bool sn_gen_is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!s || !depth || !sn_is_float(sn_val_get(g->m, v)->dtype)) return false;
+    switch ((int)s->op) {
+    case SN_LOP_EXP: return true;
+    case SN_LOP_CONST: return s->f >= 0;
+    case SN_LOP_REDUCE: return sum_is_positive(g, s, v.i - s->result.i, depth - 1);
+    case SN_LOP_CAST: return sn_gen_is_positive(g, s->in[0], depth - 1);
+    case SN_LOP_SELECT:
+        return sn_gen_is_positive(g, s->in[1], depth - 1) && sn_gen_is_positive(g, s->in[2], depth - 1);
+    case SN_LOP_MUL:
+    case SN_LOP_ADD:
+        return sn_gen_is_positive(g, s->in[0], depth - 1) && sn_gen_is_positive(g, s->in[1], depth - 1);
+    default: return false;
+    }
+}
+
 static void visit_region(sn_gen *g, sn_stmt last) {
     for (sn_stmt s = last; s.i; s = sn_stmt_get(g->m, s)->prev) visit(g, s);
 }

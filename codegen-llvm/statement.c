@@ -109,6 +109,17 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
     return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
 }
 
+/* Of a softmax of halves: e^x / y, where y stays the same and is a sum of exponentials, is one exponential, with the logarithm of y
+ * taken once. Returns NULL: s is something else. */
+static lv quotient_of_exp(sn_gen *g, const sn_stmt_rec *s) {
+    enum { DEPTH = 16 };
+    if (!g->em.stays || !g->em.coarse || s->dtype != SN_F32) return NULL;
+    sn_stmt def = sn_val_get(g->m, s->in[0])->def;
+    const sn_stmt_rec *e = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!e || e->op != SN_LOP_EXP || !sn_gen_is_positive(g, s->in[1], DEPTH)) return NULL;
+    return sn_math_exp_over(&g->em, sn_gen_val(g, e->in[0]), sn_gen_val(g, s->in[1]));
+}
+
 static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     sn_em *em = &g->em;
     lv in[3];
@@ -127,7 +138,8 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     em->coarse = g->gpu && g->coarse[s->result.i];
     em->blunt = g->gpu && g->blunt[s->result.i];
     em->stays = g->gpu && s->op == SN_LOP_DIV && sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def);
-    lv x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
+    lv x = quotient_of_exp(g, s);
+    if (!x) x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
     if (!x) x = sn_math_op(em, s->op, from, in, s->n_in);
     em->coarse = em->blunt = em->stays = false;
     return x;
