@@ -84,7 +84,7 @@ static bool sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t
 bool sn_gen_is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
     sn_stmt def = sn_val_get(g->m, v)->def;
     const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
-    if (!s || !depth || !sn_is_float(sn_val_get(g->m, v)->dtype)) return false;
+    if (!s || !depth || !v.i || !sn_is_float(sn_val_get(g->m, v)->dtype)) return false;
     switch ((int)s->op) {
     case SN_LOP_EXP: return true;
     case SN_LOP_CONST: return s->f >= 0;

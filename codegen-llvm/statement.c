@@ -109,11 +109,19 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
     return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
 }
 
+enum { DEPTH = 16 };
+
+/* A quotient whose divisor stays the same for several is a product, but of f64 only where the divisor is a sum of exponentials: others
+ * are rounded correctly. */
+static bool divisor_stays(const sn_gen *g, const sn_stmt_rec *s) {
+    if (!g->gpu || s->op != SN_LOP_DIV || !sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def)) return false;
+    return sn_val_get(g->m, s->result)->dtype != SN_F64 || sn_gen_is_positive(g, s->in[1], DEPTH);
+}
+
 /* Of a softmax of halves: e^x / y, where y stays the same and is a sum of exponentials, is one exponential, with the logarithm of y
  * taken once. Returns NULL: s is something else. */
 static lv quotient_of_exp(sn_gen *g, const sn_stmt_rec *s) {
-    enum { DEPTH = 16 };
-    if (!g->em.stays || !g->em.coarse || s->dtype != SN_F32) return NULL;
+    if (!g->em.stays || !g->em.coarse || sn_val_get(g->m, s->result)->dtype != SN_F32) return NULL;
     sn_stmt def = sn_val_get(g->m, s->in[0])->def;
     const sn_stmt_rec *e = def.i ? sn_stmt_get(g->m, def) : NULL;
     if (!e || e->op != SN_LOP_EXP || !sn_gen_is_positive(g, s->in[1], DEPTH)) return NULL;
@@ -137,7 +145,7 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     }
     em->coarse = g->gpu && g->coarse[s->result.i];
     em->blunt = g->gpu && g->blunt[s->result.i];
-    em->stays = g->gpu && s->op == SN_LOP_DIV && sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def);
+    em->stays = divisor_stays(g, s);
     lv x = quotient_of_exp(g, s);
     if (!x) x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
     if (!x) x = sn_math_op(em, s->op, from, in, s->n_in);
