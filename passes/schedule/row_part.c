@@ -2,14 +2,13 @@
  *
  *     reduce c : cluster { reduce x : block.x { reduce uo in N { body(uo) } } }
  *  -> reduce c : cluster { reduce x : block.x { reduce uo in K                 { body(uo) }               what stays
- *                                               reduce uo in N - K - R         { body(K + R + uo) }       the rest
- *                                               reduce uo in R : unroll once   { body(K + uo) } } }       what registers hold
+ *                                               reduce uo in N - K - R         { body(K + uo) }           the rest
+ *                                               reduce uo in R : unroll once   { body(N - R + uo) } } }   what registers hold
  *
- * What the loops over the first K steps read stays in shared memory, what those over the next R do in registers (stage.c), not those
- * over the last ones, of which some may be all but empty. The rest the other nests read again, from the last step to the first, since
- * the L2 has what was read last:
+ * What the loops over the first K steps read stays in shared memory, what those over the last R do in registers (stage.c). The rest
+ * the other nests read again, from the last step to the first, since the L2 has what was read last:
  *
- *     loop c : cluster { loop x : block.x { loop uo in R : unroll once { .. }   loop uo in N - K - R : once { body(N - 1 - uo) }
+ *     loop c : cluster { loop x : block.x { loop uo in R : unroll once { .. }   loop uo in N - K - R : once { body(N - R - 1 - uo) }
  *                                           loop uo in K { body(uo) } } }
  *
  * All else leaves the L2 first: what stays, what the last nest reads, and what it writes (the promise `once`,
@@ -93,11 +92,11 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
     int64_t held = parts->held < rest ? parts->held : rest;
     bool sums = nest < sh->n_nests - 1;
     sn_cursor beside = nest ? sn_at_before(m, kept) : sn_at_after(m, kept);
-    sn_stmt of_regs = put_held(m, beside, kept, held, parts->stay);
+    sn_stmt of_regs = put_held(m, beside, kept, held, n - held);
     rest -= held;
     if (rest)
         part[n_parts++] = put_part(m, nest ? sn_at_before(m, kept) : sn_at_after(m, kept), kept, rest,
-                                   nest ? n - 1 : parts->stay + held, nest ? -1 : 1);
+                                   nest ? n - held - 1 : parts->stay, nest ? -1 : 1);
     if (rest) sn_stmt_get(m, part[0])->once = !sums;
     if (rest && !sums) sn_schedule_loads_of_steps(cx, k, part[0], sh->nests[0].top, sched);
     if (of_regs.i) part[n_parts++] = of_regs;
