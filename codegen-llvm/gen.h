@@ -138,7 +138,7 @@ typedef struct sn_gen {
     /* What ids mean at the current place. */
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
-    bool *coarse, *blunt;  /* by sn_val: see precision.c */
+    bool *coarse, *blunt, *term; /* by sn_val: see precision.c */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */

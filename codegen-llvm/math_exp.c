@@ -255,6 +255,7 @@ lv sn_math_exp_over(sn_em *em, lv x, lv y) {
 /* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. */
 lv sn_math_exp(sn_em *em, const lv *in) {
     lv x = in[0];
+    if (em->term && !sn_em_is64(x)) return sn_math_exp_term(em, x);
     if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
     if (sn_em_is64(x) && em->cg->target->is_gpu) return exp_f64(em, x, false);
     return sn_math_exp_bounded(em, sn_em_is64(x) ? limit(em, x, -746, 710) : limit(em, x, -105, 89));

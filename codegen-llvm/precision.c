@@ -7,6 +7,9 @@
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
  *
+ * A value is a term when all that it is used for is a sum, and it is e^(x - m), m a maximum that may have something else in place of
+ * infinities: it is as exact as a term of sumexp then (docs/ARCHITECTURE.md, Numerics).
+ *
  * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
  * of gelu are: then its own zeros need not be exact to the last place, for the sum does not show them.
  */
@@ -51,10 +54,30 @@ static bool use_is_blunt(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand
     return other && other->op == SN_LOP_CONST && (other->f >= 0.5 || other->f <= -0.5);
 }
 
+static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
+    if (s->op == SN_LOP_SELECT) return operand > 0 && g->term[s->result.i];
+    if (s->op != SN_LOP_YIELD) return false;
+    const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
+    return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
+}
+
+static const sn_stmt_rec *def_of(const sn_gen *g, sn_val v) {
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    return def.i ? sn_stmt_get(g->m, def) : NULL;
+}
+
+/* Is the value e^(x - m)? */
+static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s) {
+    const sn_stmt_rec *sub = s->op == SN_LOP_EXP ? def_of(g, s->in[0]) : NULL;
+    const sn_stmt_rec *m = sub && sub->op == SN_LOP_SUB ? def_of(g, sub->in[1]) : NULL;
+    if (m && m->op == SN_LOP_SELECT) m = def_of(g, m->in[2]);
+    return m && m->op == SN_LOP_REDUCE && m->n_combs == 1 && m->combs[0] == SN_COMB_MAX;
+}
+
 static void not_coarse(void *user, sn_ix atom) {
     sn_gen *g = user;
     const sn_ix_rec *r = sn_ix_get(g->m, atom);
-    if (r->kind == SN_IX_VAL) g->coarse[r->id] = g->blunt[r->id] = false;
+    if (r->kind == SN_IX_VAL) g->coarse[r->id] = g->blunt[r->id] = g->term[r->id] = false;
 }
 
 static void visit_region(sn_gen *g, sn_stmt last);
@@ -65,7 +88,9 @@ static void visit(sn_gen *g, sn_stmt id) {
     for (uint32_t k = 0; k < s->n_in; k++) {
         g->coarse[s->in[k].i] &= use_is_coarse(g, s, k);
         g->blunt[s->in[k].i] &= use_is_blunt(g, s, k);
+        g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
+    if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
@@ -106,6 +131,7 @@ static void visit_region(sn_gen *g, sn_stmt last) {
 void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
-    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = true;
+    g->term = SN_NEWN(g->arena, bool, g->m->vals.count);
+    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = g->term[i] = true;
     visit_region(g, g->k->last);
 }

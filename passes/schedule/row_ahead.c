@@ -39,7 +39,7 @@ static bool look_at_mask(step_load *at, const sn_module *m) {
 }
 
 /* The load of the part that goes along the row from thread to thread: of weights that all rows share there is nothing to ask for. */
-static bool find_load(step_load *at, const sn_module *m, sn_stmt part, const sn_sched *sc) {
+static bool find_load(step_load *at, sn_module *m, sn_stmt part, const sn_sched *sc) {
     sn_stmt end = sn_stmt_walk_skip(m, part);
     for (sn_stmt s = part; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
