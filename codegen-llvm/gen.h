@@ -138,7 +138,8 @@ typedef struct sn_gen {
     /* What ids mean at the current place. */
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
-    bool *coarse, *blunt, *term; /* by sn_val: see precision.c */
+    bool *coarse, *blunt;  /* by sn_val: see precision.c */
+    bool *term, *positive; /* by sn_val: the same; divisors that are never below 0 */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
@@ -621,8 +622,6 @@ void sn_gen_statement(sn_gen *g, sn_stmt id);
 
 /* ---- precision.c ---- */
 void sn_gen_find_coarse(sn_gen *g);
-/* Is v never below 0, by what at most `depth` statements behind one another say? */
-bool sn_gen_is_positive(const sn_gen *g, sn_val v, uint32_t depth);
 
 /* ---- segments.c ---- */
 /* For a kernel of several segments: kern becomes a kernel of copies, one for each group of segments that are alike. Ids

@@ -15,6 +15,8 @@
  */
 #include "codegen-llvm/gen.h"
 
+enum { DEPTH = 16 }; /* of statements that say what is never below 0 */
+
 /* Does the operation hand a relative error on without magnifying it? */
 static bool hands_on(sn_lop op) {
     switch ((int)op) {
@@ -80,6 +82,40 @@ static void not_coarse(void *user, sn_ix atom) {
     if (r->kind == SN_IX_VAL) g->coarse[r->id] = g->blunt[r->id] = g->term[r->id] = false;
 }
 
+/* ---- sums of exponentials ---- */
+
+static bool is_positive(const sn_gen *g, sn_val v, uint32_t depth);
+
+/* Result number k of a sum of what is positive, or the weight of exponentials. */
+static bool sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t k, uint32_t depth) {
+    uint32_t first = 0;
+    for (uint32_t c = 0; c < reduce->n_combs; first += sn_combs[reduce->combs[c++]].states) {
+        bool sums = reduce->combs[c] == SN_COMB_SUM && k == first;
+        if (sums || (reduce->combs[c] == SN_COMB_SUMEXP && k == first + 1))
+            return is_positive(g, sn_stmt_get(g->m, reduce->last)->in[k], depth);
+    }
+    return false;
+}
+
+/* Is v never below 0, by what at most `depth` statements behind one another say? */
+static bool is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!s || !depth || !v.i || !sn_is_float(sn_val_get(g->m, v)->dtype)) return false;
+    switch ((int)s->op) {
+    case SN_LOP_EXP: return true;
+    case SN_LOP_CONST: return s->f >= 0;
+    case SN_LOP_REDUCE: return sum_is_positive(g, s, v.i - s->result.i, depth - 1);
+    case SN_LOP_CAST: return is_positive(g, s->in[0], depth - 1);
+    case SN_LOP_SELECT: return is_positive(g, s->in[1], depth - 1) && is_positive(g, s->in[2], depth - 1);
+    case SN_LOP_MUL:
+    case SN_LOP_ADD: return is_positive(g, s->in[0], depth - 1) && is_positive(g, s->in[1], depth - 1);
+    default: return false;
+    }
+}
+
+/* ---- the walk ---- */
+
 static void visit_region(sn_gen *g, sn_stmt last);
 
 static void visit(sn_gen *g, sn_stmt id) {
@@ -90,38 +126,10 @@ static void visit(sn_gen *g, sn_stmt id) {
         g->blunt[s->in[k].i] &= use_is_blunt(g, s, k);
         g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
+    if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = is_positive(g, s->in[1], DEPTH);
     if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
-}
-
-/* Result number k of a sum of what is positive, or the weight of exponentials. */
-static bool sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t k, uint32_t depth) {
-    uint32_t first = 0;
-    for (uint32_t c = 0; c < reduce->n_combs; first += sn_combs[reduce->combs[c++]].states) {
-        bool sums = reduce->combs[c] == SN_COMB_SUM && k == first;
-        if (sums || (reduce->combs[c] == SN_COMB_SUMEXP && k == first + 1))
-            return sn_gen_is_positive(g, sn_stmt_get(g->m, reduce->last)->in[k], depth);
-    }
-    return false;
-}
-
-bool sn_gen_is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
-    sn_stmt def = sn_val_get(g->m, v)->def;
-    const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
-    if (!s || !depth || !v.i || !sn_is_float(sn_val_get(g->m, v)->dtype)) return false;
-    switch ((int)s->op) {
-    case SN_LOP_EXP: return true;
-    case SN_LOP_CONST: return s->f >= 0;
-    case SN_LOP_REDUCE: return sum_is_positive(g, s, v.i - s->result.i, depth - 1);
-    case SN_LOP_CAST: return sn_gen_is_positive(g, s->in[0], depth - 1);
-    case SN_LOP_SELECT:
-        return sn_gen_is_positive(g, s->in[1], depth - 1) && sn_gen_is_positive(g, s->in[2], depth - 1);
-    case SN_LOP_MUL:
-    case SN_LOP_ADD:
-        return sn_gen_is_positive(g, s->in[0], depth - 1) && sn_gen_is_positive(g, s->in[1], depth - 1);
-    default: return false;
-    }
 }
 
 static void visit_region(sn_gen *g, sn_stmt last) {
@@ -132,6 +140,7 @@ void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->term = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->positive = SN_NEWN(g->arena, bool, g->m->vals.count);
     for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = g->term[i] = true;
     visit_region(g, g->k->last);
 }

@@ -21,7 +21,8 @@ typedef struct sn_schedule_nest {
     bool parts;   /* it reads what does not stay of a row, too (row_part.c): */
     sn_stmt kept; /* ... beside this loop over what does; none: all does */
     sn_stmt held; /* ... and this one over what registers hold */
-    sn_stmt stays, rest; /* of rows that stay in part: the loops over what does and over what nothing holds (row_ahead.c) */
+    sn_stmt stays,
+        rest; /* of rows that stay in part: the loops over what does and over what nothing holds (row_ahead.c) */
 } sn_schedule_nest;
 
 /* A kernel of the pass `mixed-order-reduction`: each outer iteration does several rows, one after the other. */
