@@ -34,6 +34,9 @@ typedef struct sn_gen_memo {
     lv old;
 } sn_gen_memo;
 
+/* Is a value never below 0: no, or nobody knows; a sum of exponentials; that of sumexp alone (precision.c). */
+typedef enum sn_gen_positive { SN_GEN_ANY, SN_GEN_SUM, SN_GEN_WEIGHT } sn_gen_positive;
+
 /* Exchanges between the threads of a block use two areas of shared memory in turn. */
 typedef struct sn_gen_turn {
     uint32_t next, made; /* the area of the next exchange; exchanges so far */
@@ -139,7 +142,8 @@ typedef struct sn_gen {
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
     bool *coarse, *blunt;  /* by sn_val: see precision.c */
-    bool *term, *positive; /* by sn_val: the same; divisors that are never below 0 */
+    bool *term;            /* by sn_val: the same */
+    uint8_t *positive;     /* by sn_val: sn_gen_positive, of a divisor */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */

@@ -7,8 +7,8 @@
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
  *
- * A value is a term when all that it is used for is a sum, and it is e^(x - m), m a maximum that may have something else in place of
- * infinities: it is as exact as a term of sumexp then (docs/ARCHITECTURE.md, Numerics).
+ * A value is a term when it is the one exponential of the kernel, all that it is used for is a sum, and it is e^(x - m), m a maximum that
+ * may have something else in place of infinities: it is as exact as a term of sumexp then (docs/ARCHITECTURE.md, Numerics).
  *
  * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
  * of gelu are: then its own zeros need not be exact to the last place, for the sum does not show them.
@@ -76,6 +76,14 @@ static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s) {
     return m && m->op == SN_LOP_REDUCE && m->n_combs == 1 && m->combs[0] == SN_COMB_MAX;
 }
 
+/* Has the kernel no other exponential? Two of the same element would be one, where registers have that. */
+static bool is_only_exp(const sn_gen *g) {
+    uint32_t n = 0;
+    for (sn_stmt s = g->k->first; s.i && n < 2; s = sn_stmt_walk_next(g->m, s))
+        n += sn_stmt_get(g->m, s)->op == SN_LOP_EXP;
+    return n < 2;
+}
+
 static void not_coarse(void *user, sn_ix atom) {
     sn_gen *g = user;
     const sn_ix_rec *r = sn_ix_get(g->m, atom);
@@ -84,33 +92,37 @@ static void not_coarse(void *user, sn_ix atom) {
 
 /* ---- sums of exponentials ---- */
 
-static bool is_positive(const sn_gen *g, sn_val v, uint32_t depth);
+static sn_gen_positive lesser(sn_gen_positive a, sn_gen_positive b) { return a < b ? a : b; }
+
+static sn_gen_positive is_positive(const sn_gen *g, sn_val v, uint32_t depth);
 
 /* Result number k of a sum of what is positive, or the weight of exponentials. */
-static bool sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t k, uint32_t depth) {
+static sn_gen_positive sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t k, uint32_t depth) {
     uint32_t first = 0;
     for (uint32_t c = 0; c < reduce->n_combs; first += sn_combs[reduce->combs[c++]].states) {
-        bool sums = reduce->combs[c] == SN_COMB_SUM && k == first;
-        if (sums || (reduce->combs[c] == SN_COMB_SUMEXP && k == first + 1))
-            return is_positive(g, sn_stmt_get(g->m, reduce->last)->in[k], depth);
+        sn_val each = sn_stmt_get(g->m, reduce->last)->in[k];
+        if (reduce->combs[c] == SN_COMB_SUMEXP && k == first + 1) return is_positive(g, each, depth);
+        if (reduce->combs[c] == SN_COMB_SUM && k == first) return lesser(is_positive(g, each, depth), SN_GEN_SUM);
     }
-    return false;
+    return SN_GEN_ANY;
 }
 
 /* Is v never below 0, by what at most `depth` statements behind one another say? */
-static bool is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
+static sn_gen_positive is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
     sn_stmt def = sn_val_get(g->m, v)->def;
     const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
-    if (!s || !depth || !v.i || !sn_is_float(sn_val_get(g->m, v)->dtype)) return false;
+    if (!s || !depth || !v.i || !sn_is_float(sn_val_get(g->m, v)->dtype)) return SN_GEN_ANY;
+    uint32_t first = s->op == SN_LOP_SELECT;
     switch ((int)s->op) {
-    case SN_LOP_EXP: return true;
-    case SN_LOP_CONST: return s->f >= 0;
+    case SN_LOP_EXP: return SN_GEN_WEIGHT;
+    case SN_LOP_CONST: return s->f >= 0 ? SN_GEN_WEIGHT : SN_GEN_ANY;
     case SN_LOP_REDUCE: return sum_is_positive(g, s, v.i - s->result.i, depth - 1);
     case SN_LOP_CAST: return is_positive(g, s->in[0], depth - 1);
-    case SN_LOP_SELECT: return is_positive(g, s->in[1], depth - 1) && is_positive(g, s->in[2], depth - 1);
+    case SN_LOP_SELECT:
     case SN_LOP_MUL:
-    case SN_LOP_ADD: return is_positive(g, s->in[0], depth - 1) && is_positive(g, s->in[1], depth - 1);
-    default: return false;
+    case SN_LOP_ADD:
+        return lesser(is_positive(g, s->in[first], depth - 1), is_positive(g, s->in[first + 1], depth - 1));
+    default: return SN_GEN_ANY;
     }
 }
 
@@ -127,7 +139,7 @@ static void visit(sn_gen *g, sn_stmt id) {
         g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
     if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = is_positive(g, s->in[1], DEPTH);
-    if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s);
+    if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s) && is_only_exp(g);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
@@ -140,7 +152,7 @@ void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->term = SN_NEWN(g->arena, bool, g->m->vals.count);
-    g->positive = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->positive = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = g->term[i] = true;
     visit_region(g, g->k->last);
 }

@@ -113,16 +113,16 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
  * are rounded correctly. */
 static bool divisor_stays(const sn_gen *g, const sn_stmt_rec *s) {
     if (!g->gpu || s->op != SN_LOP_DIV || !sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def)) return false;
-    return sn_val_get(g->m, s->result)->dtype != SN_F64 || g->positive[s->in[1].i];
+    return sn_val_get(g->m, s->result)->dtype != SN_F64 || g->positive[s->in[1].i] != SN_GEN_ANY;
 }
 
-/* Of a softmax of halves: e^x / y, where y stays the same and is a sum of exponentials, is one exponential, with the logarithm of y
- * taken once. Returns NULL: s is something else. */
+/* Of a softmax of halves: e^x / y, where y stays the same and is a sum of sumexp, is one exponential, with the logarithm of y taken
+ * once. (Of a sum of the same e^x registers may have those.) Returns NULL: s is something else. */
 static lv quotient_of_exp(sn_gen *g, const sn_stmt_rec *s) {
     if (!g->em.stays || !g->em.coarse || sn_val_get(g->m, s->result)->dtype != SN_F32) return NULL;
     sn_stmt def = sn_val_get(g->m, s->in[0])->def;
     const sn_stmt_rec *e = def.i ? sn_stmt_get(g->m, def) : NULL;
-    if (!e || e->op != SN_LOP_EXP || !g->positive[s->in[1].i]) return NULL;
+    if (!e || e->op != SN_LOP_EXP || g->positive[s->in[1].i] != SN_GEN_WEIGHT) return NULL;
     return sn_math_exp_over(&g->em, sn_gen_val(g, e->in[0]), sn_gen_val(g, s->in[1]));
 }
 
