@@ -114,7 +114,6 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_schedule_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     uint32_t kept = sc->persistent || sc->shared ? keep_rows(cx, k, sh, into, sc) : 0;
-    if (parts.stay) sn_schedule_ask_ahead(cx, sh, sc);
     if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc, kept);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

@@ -103,7 +103,5 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
     walk(m, kept, parts->stay, 0, 1);
     sh->nests[nest].kept = kept;
     sh->nests[nest].held = of_regs;
-    sh->nests[nest].stays = kept;
-    sh->nests[nest].rest = rest ? part[0] : (sn_stmt){0};
     if (sums) join(m, k, part, n_parts, kept);
 }

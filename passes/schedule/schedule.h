@@ -21,8 +21,6 @@ typedef struct sn_schedule_nest {
     bool parts;   /* it reads what does not stay of a row, too (row_part.c): */
     sn_stmt kept; /* ... beside this loop over what does; none: all does */
     sn_stmt held; /* ... and this one over what registers hold */
-    sn_stmt stays,
-        rest; /* of rows that stay in part: the loops over what does and over what nothing holds (row_ahead.c) */
 } sn_schedule_nest;
 
 /* A kernel of the pass `mixed-order-reduction`: each outer iteration does several rows, one after the other. */
@@ -118,8 +116,6 @@ bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh);
 /* A bound nest does the steps that stay in a loop of their own. */
 void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uint32_t nest, const sn_row_parts *parts,
                           const sn_sched *sched);
-/* What these rows load next is asked for; after their nests have been staged. */
-void sn_schedule_ask_ahead(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc);
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 
