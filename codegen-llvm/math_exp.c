@@ -1,8 +1,9 @@
 /* math_exp.c: the exponential family: exp, exp2, expm1, tanh, sigmoid.
  *
  * All of them stand on one polynomial, e^r - 1 for |r| < 0.35, except f32 on GPUs, whose ex2.approx (2 ulp) replaces it
- * where the result does not cancel. Nothing here overflows in between: arguments are limited first, with nan kept.
- * Relies on fma being one rounding. Bounds: lowering.def. Coefficients: interpolation at Chebyshev nodes.
+ * where the result does not cancel, and e^x of f64 on GPUs, which has a shorter one. Nothing here overflows in between:
+ * arguments are limited first, with nan kept. Relies on fma being one rounding. Bounds: lowering.def. Coefficients: interpolation at
+ * Chebyshev nodes.
  */
 #include "codegen-llvm/math.h"
 
