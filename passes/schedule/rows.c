@@ -305,8 +305,6 @@ static uint32_t word_vector(sn_pass_ctx *cx, const rows *ro, uint32_t even, uint
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes),
              even = sn_least(wide, sn_pow2_divisor(ro->divisor));
-    if (cx->target->is_gpu && ro->weighs && ro->kept && bytes == 8)
-        return 1; /* what vectors come to costs an exponential of f64 each */
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
