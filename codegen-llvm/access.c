@@ -487,6 +487,21 @@ static void store_lanes(sn_gen *g, const access *a, lv x, lv mask) {
 
 static void store_storage(sn_gen *g, const access *a, lv x, lv mask);
 
+/* Lanes of class deal that hold are neighbours, wherever each of them goes. */
+static bool is_dealt(sn_gen *g, const access *a, sn_val mask) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
+    int64_t c;
+    if (!g->gpu || g->k->sched.cls != SN_SCHED_DEAL || a->piece != 1 || sn_em_lanes(sn_gen_val(g, mask)) == 1)
+        return false;
+    return r->op == SN_LOP_IN && !sn_ix_uses_axis(g->m, sn_gen_resolve(g, r->bound), g->lane_axis) &&
+           sn_ix_coef(g->m, sn_gen_resolve(g, r->ix), g->lane_axis, &c) && c == 1;
+}
+
+/* Their places stand in front of the tests: lanes follow from the first one's. */
+static void find_places(sn_gen *g, const access *a) {
+    for (uint32_t i = 0; i < g->lanes; i++) sn_gen_ix(g, at_lane(g, a->e, i));
+}
+
 /* One vector where all lanes hold, as nearly everywhere. */
 static void store_edges(sn_gen *g, const access *a, lv x, lv mask) {
     sn_em *em = &g->em;
@@ -561,6 +576,7 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     sn_em_if branch;
     if (cond) branch = sn_em_then(&g->em, cond, "store");
     if (mask && takes_masks(g, &a)) store_masked(g, &a, x, mask);
+    else if (mask && is_dealt(g, &a, mask_id)) find_places(g, &a), store_edges(g, &a, x, mask);
     else if (mask && is_interval(g, &a, mask_id)) store_edges(g, &a, x, mask);
     else store_storage(g, &a, x, mask);
     if (cond) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);
