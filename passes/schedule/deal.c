@@ -17,6 +17,8 @@
 
 /* ---- what the result is made of ---- */
 
+enum { MOST_STATEMENTS = 128 }; /* of a body: parts are few */
+
 typedef struct finder {
     sn_schedule_deal *d;
     sn_module *m;
@@ -209,9 +211,13 @@ bool sn_schedule_find_deal(sn_schedule_deal *out, sn_pass_ctx *cx, sn_kern k, co
         stride = sn_mul_clamped(stride, out->extents[p]);
     }
     const sn_stmt_rec *load = NULL;
-    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_LOAD && sn_stmt_get(m, s)->has_mask) load = sn_stmt_get(m, s);
-    if (!load) return false;
+    uint32_t statements = 0;
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i && statements <= MOST_STATEMENTS; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op == SN_LOP_LOAD && r->has_mask) load = r;
+        statements++;
+    }
+    if (!load || statements > MOST_STATEMENTS) return false;
     out->top = top_of(&f, load->result);
     if (!look_at(&f, out->top, all) || !out->n) return false;
     int64_t in_parts = 0;
@@ -287,6 +293,8 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_deal *d) {
     if (d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
     int64_t loaded = 0;
     for (uint32_t i = 0; i < d->n; i++) loaded += d->parts[i].count;
+    /* Lanes of which some lie between rows are tested one by one: bytes have no time for that. */
+    if (loaded > d->total && d->bytes < 2) return false;
     return loaded <= 2 * d->total && run_length(d) * d->bytes <= SN_DEAL_RUN;
 }
 
@@ -298,14 +306,17 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
     bool open = pinned->cls == SN_SCHED_NONE, fits = sn_schedule_find_deal(&d, cx, k, sh);
     if (!fits && open) return SN_OK;
     if (!fits)
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
-                       "kernel %s: class deal wants parts that follow each other in memory and in the result", name);
+        return sn_fail(
+            cx->m->env, SN_ERROR_ARGUMENT,
+            "kernel %s: class deal wants parts that follow each other in memory as in the result, which begins with vectors",
+            name);
     if (open && !pays(cx, &d)) return SN_OK;
     sc.cls = SN_SCHED_DEAL;
     if (!sc.block_x) sc.block_x = SN_DEAL_THREADS;
     if (!sc.vector) sc.vector = SN_DEAL_PIECE / d.bytes ? SN_DEAL_PIECE / d.bytes : 1;
     if (!sc.tile_m) sc.tile_m = SN_DEAL_BLOCK / d.bytes;
     sc.block_y = 1;
+    if (!sc.min_blocks && d.n <= SN_DEAL_FEW) sc.min_blocks = SN_DEAL_RESIDENT * SN_DEAL_THREADS / sc.block_x;
     int64_t each = (int64_t)sc.block_x * (cx->target->vector_bytes / d.stored);
     if ((sc.tile_m & (sc.tile_m - 1)) || sc.tile_m % each || sc.tile_m * d.bytes > cx->target->shared_bytes)
         return sn_fail(

@@ -60,14 +60,13 @@ static sn_ix before(deal *b, const sn_schedule_deal_part *p, sn_ix e) {
         if (k) digit = sn_ix_modc(m, digit, d->extents[k]);
         at[k] = sn_ix_addc(m, digit, -p->box.low[k]);
         sn_ix n = is_cut(d, p, k) ? between(m, at[k], p->box.n[k]) : at[k];
-        bool inside = true;
         for (uint32_t j = 0; j < k; j++) { /* none, where a loop further out is not in the part */
             if (!is_cut(d, p, j)) continue;
-            n = sn_ix_min(m, n, sn_ix_scale(m, sn_ix_addc(m, at[j], 1), p->box.n[k]));
-            n = sn_ix_min(m, n, sn_ix_scale(m, sn_ix_addc(m, sn_ix_scale(m, at[j], -1), p->box.n[j]), p->box.n[k]));
-            inside = false;
+            sn_ix begun = between(m, sn_ix_addc(m, at[j], 1), 1);
+            sn_ix lasts = between(m, sn_ix_addc(m, sn_ix_scale(m, at[j], -1), p->box.n[j]), 1);
+            n = sn_ix_min(m, n, sn_ix_scale(m, begun, p->box.n[k]));
+            n = sn_ix_min(m, n, sn_ix_scale(m, lasts, p->box.n[k]));
         }
-        if (!inside) n = sn_ix_max(m, n, sn_ix_const(m, 0));
         all = sn_ix_fma(m, p->steps[k], n, all);
     }
     return between(m, all, p->count);
