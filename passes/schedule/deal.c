@@ -288,13 +288,27 @@ static int64_t run_length(const sn_schedule_deal *d) {
     return d->total / (runs ? runs : 1);
 }
 
+/* A part whose rows lie apart is loaded with what is between them, and its lanes are tested one by one where that is less than a piece. */
+static bool is_close(const sn_schedule_deal *d, const sn_schedule_deal_part *p) {
+    int64_t inner = 1, n = 1, elements = elements_of(&p->box, d->axes);
+    for (uint32_t k = d->axes; k-- > 0;) {
+        if (p->box.n[k] == 1) continue;
+        int64_t gap = p->steps[k] / inner - n;
+        if (gap && (inner > 1 || gap < SN_DEAL_PIECE || n < SN_DEAL_PIECE)) return false;
+        inner = p->steps[k];
+        n = p->box.n[k];
+    }
+    return p->count <= SN_DEAL_APART * elements;
+}
+
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_deal *d) {
-    if (d->bytes >= SN_TILE_WORD || common_piece(d) * d->bytes >= SN_TILE_WORD) return false;
-    if (d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
     int64_t loaded = 0;
-    for (uint32_t i = 0; i < d->n; i++) loaded += d->parts[i].count;
-    /* Lanes of which some lie between rows are tested one by one: bytes have no time for that. */
-    if (loaded > d->total && d->bytes < 2) return false;
+    if (d->bytes >= SN_TILE_WORD || common_piece(d) * d->bytes > SN_TILE_WORD) return false;
+    if (d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
+    for (uint32_t i = 0; i < d->n; i++) {
+        if (!is_close(d, &d->parts[i])) return false;
+        loaded += d->parts[i].count;
+    }
     return loaded <= 2 * d->total && run_length(d) * d->bytes <= SN_DEAL_RUN;
 }
 
