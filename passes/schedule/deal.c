@@ -81,25 +81,63 @@ static void note_fill(finder *f, sn_val v) {
     d->fill = x, d->fill_int = i, f->has_fill = true, f->fill_type = r->dtype;
 }
 
-/* Elements that come after each other in memory as they do in the result, each loop by a multiple of what the next one further in does. */
-static bool comes_in_order(finder *f, sn_schedule_deal_part *p, sn_ix e) {
-    int64_t step, inner = 0, size;
+/* Steps of the load along loops, and where its part of the storage begins; false: it goes otherwise, or beyond the storage. */
+static bool find_steps(finder *f, sn_schedule_deal_part *p, sn_ix e) {
     sn_axis axes[SN_MAX_CHAIN];
     sn_ix at[SN_MAX_CHAIN];
-    p->count = 1;
-    for (uint32_t k = f->d->axes; k-- > 0;) {
+    int64_t size, low, high;
+    for (uint32_t k = 0; k < f->d->axes; k++) {
         axes[k] = sn_stmt_axis(f->m, f->sh->outer.at[k]);
         at[k] = sn_ix_const(f->m, p->box.low[k]);
-        if (!sn_ix_coef(f->m, e, axes[k], &step)) return false;
+        if (!sn_ix_coef(f->m, e, axes[k], &p->from[k])) return false;
+    }
+    if (!sn_ix_is_const(f->m, sn_buf_get(f->m, p->buf)->size, &size)) return false;
+    if (!sn_ix_is_const(f->m, sn_ix_subst(f->m, e, axes, at, f->d->axes), &p->first)) return false;
+    low = high = p->first;
+    for (uint32_t k = 0; k < f->d->axes; k++) {
+        int64_t reach = sn_mul_clamped(p->from[k], p->box.n[k] - 1);
+        if (reach > 0) high = sn_add_clamped(high, reach);
+        else low = sn_add_clamped(low, reach);
+    }
+    return low >= 0 && high < size;
+}
+
+/* Do its elements come after each other in memory as they do in the result, each loop by a multiple of what the next one further in does? */
+static bool comes_in_order(const sn_schedule_deal *d, sn_schedule_deal_part *p) {
+    int64_t inner = 0;
+    p->count = 1;
+    for (uint32_t k = d->axes; k-- > 0;) {
+        int64_t step = p->from[k];
         p->steps[k] = p->box.n[k] > 1 ? step : p->count;
         if (p->box.n[k] == 1) continue;
         if (step < p->count || (inner && step % inner)) return false;
         p->count = sn_add_clamped(sn_mul_clamped(step, p->box.n[k] - 1), p->count);
         inner = step;
     }
-    if (!sn_ix_is_const(f->m, sn_buf_get(f->m, p->buf)->size, &size)) return false;
-    return sn_ix_is_const(f->m, sn_ix_subst(f->m, e, axes, at, f->d->axes), &p->first) && p->first >= 0 &&
-           p->first + p->count <= size;
+    return true;
+}
+
+/* What lies between its rows is loaded, too, and lanes are tested one by one where that is less than a piece. */
+static bool is_close(const sn_schedule_deal *d, const sn_schedule_deal_part *p) {
+    int64_t inner = 1, n = 1, elements = elements_of(&p->box, d->axes),
+            piece = SN_DEAL_PIECE / sn_dtype_bytes(d->dtype);
+    for (uint32_t k = d->axes; k-- > 0;) {
+        if (p->box.n[k] == 1) continue;
+        int64_t gap = p->steps[k] / inner - n;
+        if (gap && (inner > 1 || gap < piece || n < piece)) return false;
+        inner = p->steps[k];
+        n = p->box.n[k];
+    }
+    return p->count <= SN_DEAL_APART * elements;
+}
+
+static void number_elements(const sn_schedule_deal *d, sn_schedule_deal_part *p) {
+    p->single = true;
+    p->count = 1;
+    for (uint32_t k = d->axes; k-- > 0;) {
+        p->steps[k] = p->count;
+        p->count *= p->box.n[k];
+    }
 }
 
 static bool add_load(finder *f, sn_stmt s, sn_schedule_box box) {
@@ -116,7 +154,9 @@ static bool add_load(finder *f, sn_stmt s, sn_schedule_box box) {
     d->dtype = sn_buf_get(f->m, r->buf)->dtype;
     for (uint32_t i = 0; i + 1 < d->n; i++)
         if (meet(&d->parts[i].box, &p->box, d->axes)) return false;
-    return comes_in_order(f, p, r->ix);
+    if (!find_steps(f, p, r->ix)) return false;
+    if (!comes_in_order(d, p) || !is_close(d, p)) number_elements(d, p);
+    return true;
 }
 
 /* What v is in the box. */
@@ -244,8 +284,8 @@ void sn_schedule_size_deal(sn_schedule_deal *d, int64_t block, int64_t piece, ui
     d->threads = threads;
     for (uint32_t i = 0; i < d->n; i++) {
         sn_schedule_deal_part *p = &d->parts[i];
-        int64_t pieces = sn_ceil_div(most_among(d, p, 0, block) - 1, piece) + 1;
-        p->turns = sn_ceil_div(pieces, threads);
+        int64_t most = most_among(d, p, 0, block), pieces = sn_ceil_div(most - 1, piece) + 1;
+        p->turns = sn_ceil_div(p->single ? most : pieces, threads);
     }
 }
 
@@ -288,28 +328,13 @@ static int64_t run_length(const sn_schedule_deal *d) {
     return d->total / (runs ? runs : 1);
 }
 
-/* A part whose rows lie apart is loaded with what is between them, and its lanes are tested one by one where that is less than a piece. */
-static bool is_close(const sn_schedule_deal *d, const sn_schedule_deal_part *p) {
-    int64_t inner = 1, n = 1, elements = elements_of(&p->box, d->axes);
-    for (uint32_t k = d->axes; k-- > 0;) {
-        if (p->box.n[k] == 1) continue;
-        int64_t gap = p->steps[k] / inner - n;
-        if (gap && (inner > 1 || gap < SN_DEAL_PIECE || n < SN_DEAL_PIECE)) return false;
-        inner = p->steps[k];
-        n = p->box.n[k];
-    }
-    return p->count <= SN_DEAL_APART * elements;
-}
-
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_deal *d) {
-    int64_t loaded = 0;
+    int64_t loaded = 0, single = 0;
     if (d->bytes >= SN_TILE_WORD || common_piece(d) * d->bytes > SN_TILE_WORD) return false;
     if (d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
-    for (uint32_t i = 0; i < d->n; i++) {
-        if (!is_close(d, &d->parts[i])) return false;
-        loaded += d->parts[i].count;
-    }
-    return loaded <= 2 * d->total && run_length(d) * d->bytes <= SN_DEAL_RUN;
+    for (uint32_t i = 0; i < d->n; i++) *(d->parts[i].single ? &single : &loaded) += d->parts[i].count;
+    if (single * SN_DEAL_SINGLE > d->total * d->bytes || loaded > 2 * d->total) return false;
+    return run_length(d) * d->bytes <= SN_DEAL_RUN;
 }
 
 sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
@@ -320,10 +345,10 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
     bool open = pinned->cls == SN_SCHED_NONE, fits = sn_schedule_find_deal(&d, cx, k, sh);
     if (!fits && open) return SN_OK;
     if (!fits)
-        return sn_fail(
-            cx->m->env, SN_ERROR_ARGUMENT,
-            "kernel %s: class deal wants parts that follow each other in memory as in the result, which begins with vectors",
-            name);
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: class deal wants loads that tests of loops choose, each of a place of its own, "
+                       "and results that begin with vectors",
+                       name);
     if (open && !pays(cx, &d)) return SN_OK;
     sc.cls = SN_SCHED_DEAL;
     if (!sc.block_x) sc.block_x = SN_DEAL_THREADS;
@@ -339,7 +364,8 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
             name, sc.tile_m);
     for (uint32_t i = 0; i < d.n; i++) {
         const sn_buf_rec *b = sn_buf_get(cx->m, d.parts[i].buf);
-        if (b->align >= sc.vector * d.bytes && sn_ix_value(cx->m, b->size) >= sc.vector) continue;
+        if (d.parts[i].single || (b->align >= sc.vector * d.bytes && sn_ix_value(cx->m, b->size) >= sc.vector))
+            continue;
         if (open) return SN_OK;
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: %s has no pieces of the schedule's vector=%u", name,
                        b->name, sc.vector);

@@ -162,6 +162,29 @@ static void put_loads(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
     sn_put_store(m, end, b->regs[i], kept(b, i, t, u, lane), x);
 }
 
+/* One element after the other. */
+static void put_single(deal *b, uint32_t i, sn_stmt into, sn_ix t, bool loads) {
+    sn_module *m = b->m;
+    const sn_schedule_deal *d = &b->d;
+    const sn_schedule_deal_part *p = &d->parts[i];
+    sn_ix u = open_loop(b, &into, "u", p->turns, SN_AXIS_UNROLL);
+    sn_ix e = sn_ix_fma(m, d->threads, u, sn_ix_add(m, b->low[i], t)), in = sn_ix_fma(m, p->turns, t, u);
+    sn_val is_own = put_mask(b, into, i, e, p->count);
+    sn_cursor end = sn_at_end(b->k, into);
+    if (!loads) {
+        sn_put_store_masked(m, end, b->shared, place_of(b, i, e), sn_put_load(m, end, b->regs[i], in), is_own);
+        return;
+    }
+    sn_ix at = sn_ix_const(m, p->first), left = sn_ix_min(m, e, sn_ix_const(m, p->count - 1));
+    for (uint32_t k = 0; k < d->axes; k++) {
+        if (p->box.n[k] == 1) continue;
+        at = sn_ix_fma(m, p->from[k], sn_ix_divc(m, left, p->steps[k]), at);
+        left = sn_ix_modc(m, left, p->steps[k]);
+    }
+    sn_val none = sn_put_const(m, end, d->dtype, 0);
+    sn_put_store(m, end, b->regs[i], in, sn_put_load_masked(m, end, p->buf, at, is_own, none));
+}
+
 static void put_places(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
     sn_module *m = b->m;
     const sn_schedule_deal *d = &b->d;
@@ -186,7 +209,7 @@ static void put_rest(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
     sn_ix e = sn_ix_addc(m, t, whole - p->first), zero = sn_ix_const(m, 0);
     sn_val is_own = put_mask(b, into, i, e, p->count);
     sn_cursor end = sn_at_end(b->k, into);
-    sn_val none = sn_put_const_int(m, end, b->d.dtype, 0);
+    sn_val none = sn_put_const(m, end, b->d.dtype, 0);
     sn_ix at = sn_ix_min(m, sn_ix_addc(m, t, whole), sn_ix_const(m, p->first + p->count - 1));
     sn_val x = sn_put_load_masked(m, end, p->buf, sn_ix_max(m, at, zero), is_own, none);
     sn_put_store_masked(m, end, b->shared, place_of(b, i, e), x, is_own);
@@ -194,9 +217,15 @@ static void put_rest(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
 
 static void put_parts(deal *b, sn_stmt into) {
     sn_ix t = open_loop(b, &into, "t", b->d.threads, SN_AXIS_BLOCK_X);
-    for (uint32_t i = 0; i < b->d.n; i++) put_loads(b, i, into, t);
-    for (uint32_t i = 0; i < b->d.n; i++) put_places(b, i, into, t);
-    for (uint32_t i = 0; i < b->d.n; i++) put_rest(b, i, into, t);
+    const sn_schedule_deal_part *parts = b->d.parts;
+    for (uint32_t i = 0; i < b->d.n; i++)
+        if (parts[i].single) put_single(b, i, into, t, true);
+        else put_loads(b, i, into, t);
+    for (uint32_t i = 0; i < b->d.n; i++)
+        if (parts[i].single) put_single(b, i, into, t, false);
+        else put_places(b, i, into, t);
+    for (uint32_t i = 0; i < b->d.n; i++)
+        if (!parts[i].single) put_rest(b, i, into, t);
 }
 
 /* ---- the rest of the body ---- */
@@ -287,7 +316,7 @@ void sn_schedule_deal_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_schedule_take_body(&body, cx, k, sh);
     b.shared = new_buffer(&b, "s", 0, SN_BUF_SHARED, d->block, d->block);
     for (uint32_t i = 0; i < d->n; i++) {
-        int64_t own = d->parts[i].turns * d->piece;
+        int64_t own = d->parts[i].turns * (d->parts[i].single ? 1 : d->piece);
         b.regs[i] = new_buffer(&b, "r", i, SN_BUF_REG, own, own * d->threads);
     }
     sn_stmt into = {0};
