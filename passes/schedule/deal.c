@@ -332,7 +332,12 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_deal *d) {
     int64_t loaded = 0, single = 0;
     if (d->bytes >= SN_TILE_WORD || common_piece(d) * d->bytes > SN_TILE_WORD) return false;
     if (d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
-    for (uint32_t i = 0; i < d->n; i++) *(d->parts[i].single ? &single : &loaded) += d->parts[i].count;
+    bool narrow = d->total <= INT32_MAX / d->stored; /* divisions of 64 bits take longer than all else */
+    for (uint32_t i = 0; i < d->n; i++) {
+        narrow &= sn_buf_bytes(cx->m, d->parts[i].buf) <= INT32_MAX;
+        *(d->parts[i].single ? &single : &loaded) += d->parts[i].count;
+    }
+    if (!narrow) return false;
     if (single * SN_DEAL_SINGLE > d->total * d->bytes || loaded > 2 * d->total) return false;
     return run_length(d) * d->bytes <= SN_DEAL_RUN;
 }
