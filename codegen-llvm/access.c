@@ -487,46 +487,23 @@ static void store_lanes(sn_gen *g, const access *a, lv x, lv mask) {
 
 static void store_storage(sn_gen *g, const access *a, lv x, lv mask);
 
-/* Of lanes that class deal sends each to its place: do all of them hold, and may some do? */
+/* Of neighbours that class deal sends each to its place: do all of them hold, and may some do? */
 typedef struct dealt {
     lv all, some;
 } dealt;
 
-static void both(sn_gen *g, lv *x, lv y) { *x = *x ? em_and(&g->em, *x, y) : y; }
-
-/* A test of neighbours, or of their places in rows whose ends are too far apart to lie between two lanes. */
-static bool look_at_dealt(sn_gen *g, sn_val mask, dealt *out) {
+static bool is_dealt(sn_gen *g, const access *a, sn_val mask, dealt *out) {
     sn_em *em = &g->em;
     const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
-    if (r->op == SN_LOP_AND) return look_at_dealt(g, r->in[0], out) && look_at_dealt(g, r->in[1], out);
+    bool deals = g->gpu && g->k->sched.cls == SN_SCHED_DEAL && a->piece == 1 && r->op == SN_LOP_IN;
     lv x = sn_gen_val(g, mask);
-    int64_t c, row, n, apart = g->lanes - 1;
-    if (r->op != SN_LOP_IN) return false;
+    if (!deals || sn_em_lanes(x) == 1) return false;
     sn_ix e = sn_gen_resolve(g, r->ix), bound = sn_gen_resolve(g, r->bound);
-    const sn_ix_rec *mod = sn_ix_get(g->m, e);
-    if (sn_ix_uses_axis(g->m, bound, g->lane_axis) || sn_ix_uses_vals(g->m, e)) return false;
-    if (sn_em_lanes(x) == 1) {
-        both(g, &out->all, x);
-        both(g, &out->some, x);
-        return true;
-    }
-    lv first = sn_em_lane(em, x, 0), last = sn_em_lane(em, x, g->lanes - 1);
-    both(g, &out->all, em_and(em, first, last));
-    if (sn_ix_coef(g->m, e, g->lane_axis, &c)) {
-        both(g, &out->some, sn_gen_in(g, sn_ix_addc(g->m, at_lane(g, e, 0), apart), sn_ix_addc(g->m, bound, apart)));
-        return c == 1;
-    }
-    if (mod->kind != SN_IX_MOD || !sn_ix_coef(g->m, mod->a, g->lane_axis, &c) || c != 1) return false;
-    if (!sn_ix_is_const(g->m, mod->b, &row) || !sn_ix_is_const(g->m, bound, &n)) return false;
-    if (n >= g->lanes) both(g, &out->some, em_or(em, first, last));
-    return row - n >= apart;
-}
-
-static bool is_dealt(sn_gen *g, const access *a, sn_val mask, dealt *out) {
-    *out = (dealt){NULL, NULL};
-    if (!g->gpu || g->k->sched.cls != SN_SCHED_DEAL || a->piece != 1 || sn_em_lanes(sn_gen_val(g, mask)) == 1)
-        return false;
-    return look_at_dealt(g, mask, out) && out->all && out->some;
+    int64_t c, apart = g->lanes - 1;
+    if (sn_ix_uses_axis(g->m, bound, g->lane_axis) || !sn_ix_coef(g->m, e, g->lane_axis, &c) || c != 1) return false;
+    out->all = em_and(em, sn_em_lane(em, x, 0), sn_em_lane(em, x, g->lanes - 1));
+    out->some = sn_gen_in(g, sn_ix_addc(g->m, at_lane(g, e, 0), apart), sn_ix_addc(g->m, bound, apart));
+    return true;
 }
 
 /* One vector where all lanes hold, as nearly everywhere. */

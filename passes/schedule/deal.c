@@ -102,42 +102,20 @@ static bool find_steps(finder *f, sn_schedule_deal_part *p, sn_ix e) {
     return low >= 0 && high < size;
 }
 
-/* Do its elements come after each other in memory as they do in the result, each loop by a multiple of what the next one further in does? */
-static bool comes_in_order(const sn_schedule_deal *d, sn_schedule_deal_part *p) {
-    int64_t inner = 0;
-    p->count = 1;
-    for (uint32_t k = d->axes; k-- > 0;) {
-        int64_t step = p->from[k];
-        p->steps[k] = p->box.n[k] > 1 ? step : p->count;
-        if (p->box.n[k] == 1) continue;
-        if (step < p->count || (inner && step % inner)) return false;
-        p->count = sn_add_clamped(sn_mul_clamped(step, p->box.n[k] - 1), p->count);
-        inner = step;
-    }
+/* Do its elements follow each other in memory as they do in the result? */
+static bool is_dense(const sn_schedule_deal *d, const sn_schedule_deal_part *p) {
+    for (uint32_t k = 0; k < d->axes; k++)
+        if (p->box.n[k] > 1 && p->from[k] != p->steps[k]) return false;
     return true;
 }
 
-/* What lies between its rows is loaded, too, and lanes are tested one by one where that is less than a piece. */
-static bool is_close(const sn_schedule_deal *d, const sn_schedule_deal_part *p) {
-    int64_t inner = 1, n = 1, elements = elements_of(&p->box, d->axes),
-            piece = SN_DEAL_PIECE / sn_dtype_bytes(d->dtype);
-    for (uint32_t k = d->axes; k-- > 0;) {
-        if (p->box.n[k] == 1) continue;
-        int64_t gap = p->steps[k] / inner - n;
-        if (gap && (inner > 1 || gap < piece || n < piece)) return false;
-        inner = p->steps[k];
-        n = p->box.n[k];
-    }
-    return p->count <= SN_DEAL_APART * elements;
-}
-
 static void number_elements(const sn_schedule_deal *d, sn_schedule_deal_part *p) {
-    p->single = true;
     p->count = 1;
     for (uint32_t k = d->axes; k-- > 0;) {
         p->steps[k] = p->count;
         p->count *= p->box.n[k];
     }
+    p->single = !is_dense(d, p);
 }
 
 static bool add_load(finder *f, sn_stmt s, sn_schedule_box box) {
@@ -155,7 +133,7 @@ static bool add_load(finder *f, sn_stmt s, sn_schedule_box box) {
     for (uint32_t i = 0; i + 1 < d->n; i++)
         if (meet(&d->parts[i].box, &p->box, d->axes)) return false;
     if (!find_steps(f, p, r->ix)) return false;
-    if (!comes_in_order(d, p) || !is_close(d, p)) number_elements(d, p);
+    number_elements(d, p);
     return true;
 }
 
@@ -269,13 +247,12 @@ bool sn_schedule_find_deal(sn_schedule_deal *out, sn_pass_ctx *cx, sn_kern k, co
 
 /* ---- sizes ---- */
 
-/* Elements of the storage, by loops from k on, from the first to the last of those that are among n of the result which follow each other, at
- * most. */
+/* Elements of a part, by loops from k on, among n of the result that follow each other, at most. */
 static int64_t most_among(const sn_schedule_deal *d, const sn_schedule_deal_part *p, uint32_t k, int64_t n) {
     if (k == d->axes || !n) return n > 0;
-    int64_t own = p->box.n[k] * p->steps[k], gap = k ? p->steps[k - 1] - own : 0;
+    int64_t own = p->box.n[k] * p->steps[k];
     int64_t most = n / d->strides[k] * p->steps[k] + most_among(d, p, k + 1, n % d->strides[k]);
-    return (most < own ? most : own) + (gap > 0 ? gap : 0);
+    return most < own ? most : own;
 }
 
 void sn_schedule_size_deal(sn_schedule_deal *d, int64_t block, int64_t piece, uint32_t threads) {
@@ -328,18 +305,22 @@ static int64_t run_length(const sn_schedule_deal *d) {
     return d->total / (runs ? runs : 1);
 }
 
+/* Wider elements do well lane by lane, where a place has one load, or as runs, where rows are long. */
+static bool is_odd(const sn_schedule_deal *d) {
+    if (common_piece(d) * d->bytes >= SN_DEAL_WHOLE || d->bytes > SN_TILE_WORD) return false;
+    int64_t run = run_length(d) * d->bytes;
+    return d->bytes == SN_TILE_WORD ? d->n > 1 && run <= SN_DEAL_WIDE_RUN : run <= SN_DEAL_RUN;
+}
+
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_deal *d) {
-    int64_t loaded = 0, single = 0;
-    if (d->bytes >= SN_TILE_WORD || common_piece(d) * d->bytes > SN_TILE_WORD) return false;
-    if (d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
+    int64_t single = 0;
+    if (!is_odd(d) || d->total * d->bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
     bool narrow = d->total <= INT32_MAX / d->stored; /* divisions of 64 bits take longer than all else */
     for (uint32_t i = 0; i < d->n; i++) {
         narrow &= sn_buf_bytes(cx->m, d->parts[i].buf) <= INT32_MAX;
-        *(d->parts[i].single ? &single : &loaded) += d->parts[i].count;
+        if (d->parts[i].single) single += d->parts[i].count;
     }
-    if (!narrow) return false;
-    if (single * SN_DEAL_SINGLE > d->total * d->bytes || loaded > 2 * d->total) return false;
-    return run_length(d) * d->bytes <= SN_DEAL_RUN;
+    return narrow && single * SN_DEAL_SINGLE <= d->total * d->bytes;
 }
 
 sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
@@ -357,7 +338,7 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
     if (open && !pays(cx, &d)) return SN_OK;
     sc.cls = SN_SCHED_DEAL;
     if (!sc.block_x) sc.block_x = SN_DEAL_THREADS;
-    if (!sc.vector) sc.vector = SN_DEAL_PIECE / d.bytes ? SN_DEAL_PIECE / d.bytes : 1;
+    if (!sc.vector) sc.vector = sn_least(SN_DEAL_LANES, SN_DEAL_PIECE / d.bytes);
     if (!sc.tile_m) sc.tile_m = SN_DEAL_BLOCK / d.bytes;
     sc.block_y = 1;
     if (!sc.min_blocks && d.n <= SN_DEAL_FEW) sc.min_blocks = SN_DEAL_RESIDENT * SN_DEAL_THREADS / sc.block_x;

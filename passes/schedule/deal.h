@@ -4,23 +4,23 @@
 
 #include "passes/schedule/schedule.h"
 
-enum { SN_MAX_DEAL = 12, SN_DEAL_PIECE = 8 };
+enum { SN_MAX_DEAL = 12 };
 
 /* Iterations of the outer loops, from low on. */
 typedef struct sn_schedule_box {
     int64_t low[SN_MAX_CHAIN], n[SN_MAX_CHAIN];
 } sn_schedule_box;
 
-/* A load that has one part of the result. Its elements have numbers: those of its storage from the first one on, where they follow each other
- * there as they do in the result, or, where they do not (single), those that they have in the part. */
+/* A load that has one part of the result. Its elements have numbers, in the order of the result; those that do not follow each other in memory
+ * likewise are single. */
 typedef struct sn_schedule_deal_part {
     sn_stmt load;
     sn_buf buf;
     sn_schedule_box box;
     bool single;
-    int64_t first, count;        /* the offset of number 0; numbers */
-    int64_t steps[SN_MAX_CHAIN]; /* numbers from one iteration to the next, where there are two */
-    int64_t from[SN_MAX_CHAIN];  /* ... and elements of the storage, if they are single */
+    int64_t first, count;        /* the offset of number 0; elements */
+    int64_t steps[SN_MAX_CHAIN]; /* numbers from one iteration to the next, */
+    int64_t from[SN_MAX_CHAIN];  /* ... and elements of the storage */
     int64_t turns;               /* pieces of a thread, or elements */
 } sn_schedule_deal_part;
 

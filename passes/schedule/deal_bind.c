@@ -10,12 +10,11 @@
  *       loop t : block.x { loop u { loop v { the body; what it had from the parts is in s } } }
  *     }
  *
- * An element of a part is number e of its storage, from the part's first one on. Its digits, by the steps of the loops, are its place among
- * these, so that
+ * An element of a part is number e of it. Its digits, by the steps of the loops, are its place among these, so that
  *
  *     place(e) = start + stride of the innermost loop * e + sum over the others (what rows are apart by * (e div step))
  *
- * and the elements of a block are those from before(N*g) to before(N*(g + 1)): those in front of before(p) stand in front of p.
+ * and the elements of a block are those from before(N*g) to before(N*(g + 1)): before(p) of them stand in front of p.
  */
 #include "passes/schedule/deal.h"
 #include "passes/schedule/figures.h"
@@ -50,7 +49,7 @@ static bool is_cut(const sn_schedule_deal *d, const sn_schedule_deal_part *p, ui
     return p->box.n[k] != d->extents[k];
 }
 
-/* The number of the first element of the part that does not stand in front of position e of the result. */
+/* Elements of the part that stand in front of position e of the result. */
 static sn_ix before(deal *b, const sn_schedule_deal_part *p, sn_ix e) {
     sn_module *m = b->m;
     const sn_schedule_deal *d = &b->d;
@@ -81,26 +80,13 @@ static void find_ends(deal *b, uint32_t i) {
     b->piece[i] = sn_ix_divc(m, sn_ix_addc(m, b->low[i], p->first), b->d.piece);
 }
 
-/* Is number e of the part one of the block's, and before `most`? And none of those that lie between its rows. */
+/* Is number e of the part one of the block's, and before `most`? */
 static sn_val put_mask(deal *b, sn_stmt into, uint32_t i, sn_ix e, int64_t most) {
     sn_module *m = b->m;
-    const sn_schedule_deal_part *p = &b->d.parts[i];
-    sn_cursor at = sn_at_end(b->k, into);
     sn_ix end = b->end[i];
-    if (most < p->count) end = sn_ix_min(m, end, sn_ix_const(m, most));
+    if (most < b->d.parts[i].count) end = sn_ix_min(m, end, sn_ix_const(m, most));
     sn_ix n = sn_ix_max(m, sn_ix_sub(m, end, b->low[i]), sn_ix_const(m, 0));
-    sn_val mask = sn_put_in(m, at, sn_ix_sub(m, e, b->low[i]), n);
-    int64_t inner = 1, of_inner = 1; /* a loop further in: its step, and its iterations */
-    for (uint32_t k = b->d.axes; k-- > 0;) {
-        if (p->box.n[k] == 1) continue;
-        int64_t all = p->steps[k] / inner;
-        sn_ix digit = sn_ix_modc(m, sn_ix_divc(m, e, inner), all);
-        if (all > of_inner)
-            mask = sn_put_op2(m, at, SN_LOP_AND, mask, sn_put_in(m, at, digit, sn_ix_const(m, of_inner)));
-        inner = p->steps[k];
-        of_inner = p->box.n[k];
-    }
-    return mask;
+    return sn_put_in(m, sn_at_end(b->k, into), sn_ix_sub(m, e, b->low[i]), n);
 }
 
 /* Where number e of the part stands in the block's result, if it does. */
