@@ -2,7 +2,7 @@
  *
  *     loop i in 3954121 { loop j in 11 { load x0[3*i + j] if j in 3   load x1[4*i + j - 3] if j - 3 in 4  ...  store y[11*i + j] } }
  *
- * For concatenations and borders of bytes and halves whose rows are short. Whoever makes 16 bytes of the result asks for each element where it
+ * For concatenations and borders of bytes and halves, and concatenations of short rows of words. Whoever makes 16 bytes of the result asks for each element where it
  * comes from, and loads it alone, or has a run of neighbours for every part. But what a part has of a block's result lies side by side in memory: it is
  * loaded by pieces that are aligned, whatever is in them, all on their way together, and an element of a piece finds its place with one division for
  * the piece and a comparison. What stands in no part is filled in before. deal_bind.c has the picture of the kernel.
@@ -10,6 +10,8 @@
  * Fields: tile_m elements of a block's result, vector those of a piece.
  */
 #include "passes/schedule/deal.h"
+
+#include <math.h>
 
 #include "ir/ops/scalar.h"
 #include "passes/schedule/figures.h"
@@ -77,7 +79,8 @@ static void note_fill(finder *f, sn_val v) {
     if (r->op != SN_LOP_CONST) f->fills_differ = true;
     double x = is_float ? r->f : 0;
     int64_t i = is_float ? 0 : r->i;
-    if (f->has_fill && !(x == d->fill && i == d->fill_int)) f->fills_differ = true;
+    bool same = x == d->fill && signbit(x) == signbit(d->fill) && i == d->fill_int;
+    if (f->has_fill && !same) f->fills_differ = true;
     d->fill = x, d->fill_int = i, f->has_fill = true, f->fill_type = r->dtype;
 }
 
