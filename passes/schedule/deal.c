@@ -341,7 +341,7 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
     if (open && !pays(cx, &d)) return SN_OK;
     sc.cls = SN_SCHED_DEAL;
     if (!sc.block_x) sc.block_x = SN_DEAL_THREADS;
-    if (!sc.vector) sc.vector = sn_least(SN_DEAL_LANES, SN_DEAL_PIECE / d.bytes);
+    if (!sc.vector) sc.vector = sn_least(d.axes > 2 ? SN_DEAL_PIECE : SN_DEAL_LANES, SN_DEAL_PIECE / d.bytes);
     if (!sc.tile_m) sc.tile_m = SN_DEAL_BLOCK / d.bytes;
     sc.block_y = 1;
     if (!sc.min_blocks && d.n <= SN_DEAL_FEW) sc.min_blocks = SN_DEAL_RESIDENT * SN_DEAL_THREADS / sc.block_x;
