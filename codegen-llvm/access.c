@@ -487,6 +487,25 @@ static void store_lanes(sn_gen *g, const access *a, lv x, lv mask) {
 
 static void store_storage(sn_gen *g, const access *a, lv x, lv mask);
 
+/* Of neighbours that class deal sends each to its place: do all of them hold, and may some do? */
+typedef struct dealt {
+    lv all, some;
+} dealt;
+
+static bool is_dealt(sn_gen *g, const access *a, sn_val mask, dealt *out) {
+    sn_em *em = &g->em;
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
+    bool deals = g->gpu && g->k->sched.cls == SN_SCHED_DEAL && a->piece == 1 && r->op == SN_LOP_IN;
+    lv x = sn_gen_val(g, mask);
+    if (!deals || sn_em_lanes(x) == 1) return false;
+    sn_ix e = sn_gen_resolve(g, r->ix), bound = sn_gen_resolve(g, r->bound);
+    int64_t c, apart = g->lanes - 1;
+    if (sn_ix_uses_axis(g->m, bound, g->lane_axis) || !sn_ix_coef(g->m, e, g->lane_axis, &c) || c != 1) return false;
+    out->all = em_and(em, sn_em_lane(em, x, 0), sn_em_lane(em, x, g->lanes - 1));
+    out->some = sn_gen_in(g, sn_ix_addc(g->m, at_lane(g, e, 0), apart), sn_ix_addc(g->m, bound, apart));
+    return true;
+}
+
 /* One vector where all lanes hold, as nearly everywhere. */
 static void store_edges(sn_gen *g, const access *a, lv x, lv mask) {
     sn_em *em = &g->em;
@@ -496,6 +515,86 @@ static void store_edges(sn_gen *g, const access *a, lv x, lv mask) {
         sn_em_if branch = sn_em_then(em, part ? LLVMBuildNot(em->b, whole, "") : whole, "store");
         if (part) store_lanes(g, a, x, mask);
         else store_storage(g, a, x, NULL);
+        sn_em_end(em, &branch);
+        sn_gen_release(g, mark);
+    }
+}
+
+/* Places of lanes that are side by side up to the end of a row, and then in the next one:
+ *     (lane + sum over some n_k (c_k * ((y + lane) div n_k)) + rest) mod N, where the least n_k has no less than all lanes and divides the others. */
+typedef struct two_rows {
+    sn_ix here, next; /* of lane 0; of lane 0 if the next row began as much earlier as it is away */
+    sn_ix behind;     /* place of lane 0 in its row; none: rows end with vectors */
+    int64_t row;
+} two_rows;
+
+static bool find_rows(sn_gen *g, const access *a, two_rows *out) {
+    const sn_ix_rec *mod = sn_ix_get(g->m, a->e);
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, n, c;
+    sn_ix y = {0};
+    *out = (two_rows){.row = INT64_MAX};
+    if (mod->kind != SN_IX_MOD || !sn_ix_is_const(g->m, mod->b, &n) || n & (n - 1)) return false;
+    uint32_t n_terms = sn_ix_terms(g->m, mod->a, &terms, &c0, &one);
+    bool walks = false;
+    for (uint32_t i = 0; i < n_terms; i++) {
+        const sn_ix_rec *r = sn_ix_get(g->m, terms[i].atom);
+        if (!sn_ix_uses_axis(g->m, terms[i].atom, g->lane_axis)) continue;
+        if (r->kind == SN_IX_AXIS && terms[i].c == 1) walks = true;
+        else if (r->kind != SN_IX_DIV || !sn_ix_is_const(g->m, r->b, &c) || c < g->lanes) return false;
+        else if (y.i && !sn_ix_eq(y, r->a)) return false;
+        else if (y = r->a, c < out->row) out->row = c;
+    }
+    if (!walks) return false;
+    out->here = at_lane(g, a->e, 0);
+    if (!y.i) return true;
+    if (!sn_ix_coef(g->m, y, g->lane_axis, &c) || c != 1) return false;
+    sn_ix first = at_lane(g, y, 0), next = at_lane(g, mod->a, 0);
+    out->behind = sn_ix_modc(g->m, first, out->row);
+    sn_ix end = sn_ix_addc(g->m, sn_ix_sub(g->m, first, out->behind), out->row);
+    for (uint32_t i = 0; i < n_terms; i++) {
+        const sn_ix_rec *r = sn_ix_get(g->m, terms[i].atom);
+        if (r->kind != SN_IX_DIV || !sn_ix_uses_axis(g->m, terms[i].atom, g->lane_axis)) continue;
+        if (!sn_ix_is_const(g->m, r->b, &c) || c % out->row) return false;
+        sn_ix more = sn_ix_sub(g->m, sn_ix_divc(g->m, end, c), sn_ix_divc(g->m, first, c));
+        next = c == out->row ? sn_ix_addc(g->m, next, terms[i].c) : sn_ix_fma(g->m, terms[i].c, more, next);
+    }
+    out->next = sn_ix_mod(g->m, next, mod->b);
+    return true;
+}
+
+/* All lanes are in the block: none of them goes round. */
+static bool store_rows(sn_gen *g, const access *a, lv x) {
+    sn_em *em = &g->em;
+    two_rows rows;
+    int64_t bytes = sn_dtype_bytes(a->b->dtype);
+    if (!find_rows(g, a, &rows)) return false;
+    lv here = sn_gen_ix(g, sn_ix_scale(g->m, rows.here, bytes)), next = NULL, behind = NULL;
+    if (rows.behind.i) {
+        next = sn_gen_ix(g, sn_ix_scale(g->m, rows.next, bytes));
+        behind = sn_gen_ix(g, rows.behind);
+    }
+    g->unseen = true;
+    for (uint32_t i = 0; i < g->lanes; i++) {
+        lv at = here;
+        if (next && i)
+            at = em_select(em, em_icmp(em, LLVMIntUGE, behind, sn_em_i(em, behind, rows.row - i)), next, here);
+        lv p = element(g, em->cg->i8, sn_gen_memory(g, a->id), at);
+        if (i) p = element(g, em->cg->i8, p, sn_em_ci(em->cg->i64, i * bytes));
+        LLVMSetAlignment(LLVMBuildStore(em->b, sn_em_lane(em, x, i), p), alignment(a, 1, g->gpu));
+    }
+    return true;
+}
+
+/* All lanes are the block's, as nearly everywhere, or none is. */
+static void store_dealt(sn_gen *g, const access *a, const dealt *d, lv x, lv mask) {
+    sn_em *em = &g->em;
+    lv some = em_and(em, d->some, LLVMBuildNot(em->b, d->all, ""));
+    for (int part = 0; part < 2; part++) {
+        uint32_t mark = sn_gen_mark(g);
+        sn_em_if branch = sn_em_then(em, part ? some : d->all, "store");
+        if (part || !store_rows(g, a, x)) store_lanes(g, a, x, part ? mask : NULL);
         sn_em_end(em, &branch);
         sn_gen_release(g, mark);
     }
@@ -559,8 +658,10 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
     uint32_t mark = sn_gen_mark(g);
     sn_em_if branch;
+    dealt d;
     if (cond) branch = sn_em_then(&g->em, cond, "store");
     if (mask && takes_masks(g, &a)) store_masked(g, &a, x, mask);
+    else if (mask && is_dealt(g, &a, mask_id, &d)) store_dealt(g, &a, &d, x, mask);
     else if (mask && is_interval(g, &a, mask_id)) store_edges(g, &a, x, mask);
     else store_storage(g, &a, x, mask);
     if (cond) sn_em_end(&g->em, &branch), sn_gen_release(g, mark);

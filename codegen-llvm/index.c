@@ -99,17 +99,20 @@ static lv sum(sn_gen *g, sn_ix e) {
 }
 
 /* A lane's place in a row follows from the first lane's: x + c of n elements is there, or n less in the next row. NULL: it is no such lane,
- * or nobody has asked where the first one is; other classes than element have few vectors that cross rows, and few registers to spare. */
+ * or nobody has asked where the first one is (of class element); other classes have few vectors that cross rows, and few registers to
+ * spare. */
 static lv behind_first_lane(sn_gen *g, const sn_ix_rec *r) {
     sn_em *em = &g->em;
     const sn_ix_term *terms;
     sn_ix_term one;
     int64_t c, n;
-    bool lane = g->gpu && g->lanes > 1 && g->k->sched.cls == SN_SCHED_ELEMENT;
+    bool deals = g->k->sched.cls == SN_SCHED_DEAL,
+         lane = g->gpu && g->lanes > 1 && (deals || g->k->sched.cls == SN_SCHED_ELEMENT);
     if (!lane || !sn_ix_is_const(g->m, r->b, &n) || !(n & (n - 1))) return NULL;
     sn_ix_terms(g->m, r->a, &terms, &c, &one);
     sn_ix first = sn_ix_addc(g->m, r->a, -c), place = sn_ix_modc(g->m, first, n);
-    if (c < 1 || c >= n || c >= g->lanes || sn_ix_range(g->m, first).lo < 0 || !recall(g, place)) return NULL;
+    if (c < 1 || c >= n || c >= g->lanes || sn_ix_range(g->m, first).lo < 0 || !(deals || recall(g, place)))
+        return NULL;
     lv x = sn_gen_ix(g, place), here = em_iadd(em, x, sn_em_i(em, x, c));
     if (r->kind == SN_IX_MOD) return em_call2(em, "llvm.umin", here, em_isub(em, here, sn_em_i(em, here, n)));
     lv q = sn_gen_ix(g, sn_ix_divc(g->m, first, n)), next = em_icmp(em, LLVMIntUGE, here, sn_em_i(em, here, n));
