@@ -10,7 +10,7 @@
  *
  * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, without a
  * mask, of a buffer that the kernel does not write. All else is accessed as it is. Class tile has two loops, and squares in registers
- * between them: it does better where rows are whole vectors of words that fill its tiles; a brick has any number of loops, some of which both
+ * between them: it does better where rows are whole vectors of words that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both
  * sides walk, and needs nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
  * brick for that.
  *
@@ -160,6 +160,51 @@ void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored
     lengthen(b, &b->stored, stored, b->least);
 }
 
+/* ---- order ---- */
+
+/* Bytes that follow each other in memory of what so many bricks have, which follow each other in that order. */
+static int64_t piece_together(const sn_schedule_brick *b, const sn_schedule_walk *w, const uint32_t *order,
+                              int64_t bricks, uint32_t bytes) {
+    int64_t covered[SN_MAX_CHAIN], run = 1;
+    for (uint32_t k = b->n; k-- > 0;) {
+        uint32_t p = order[k];
+        int64_t parts = sn_ceil_div(b->extents[p], b->sides[p]);
+        covered[p] = parts < bricks ? parts : bricks;
+        bricks = sn_ceil_div(bricks, parts);
+    }
+    for (uint32_t k = 0; k < w->n; k++) {
+        uint32_t p = w->at[k];
+        int64_t part = sn_mul_clamped(covered[p], b->sides[p]);
+        run = sn_mul_clamped(run, part < b->extents[p] ? part : b->extents[p]);
+        if (part < b->extents[p]) break;
+    }
+    return sn_mul_clamped(run, bytes);
+}
+
+void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    uint32_t turned[SN_MAX_CHAIN], n = 0;
+    bool taken[SN_MAX_CHAIN] = {false};
+    const sn_schedule_walk *w = &b->loads[0];
+    int64_t together = (int64_t)cx->target->units * SN_BRICK_TOGETHER, best = 0;
+    for (uint32_t p = 0; p < b->n; p++) order[p] = p;
+    int64_t loaded = piece_together(b, w, order, together, b->widest),
+            stored = piece_together(b, &b->stored, order, together, b->least);
+    best = loaded < stored ? loaded : stored;
+    for (uint32_t k = 0; k < w->n; k++) { /* the first k + 1 loops of the load are the fastest */
+        taken[w->at[k]] = true;
+        n = 0;
+        for (uint32_t p = 0; p < b->n; p++)
+            if (!taken[p]) turned[n++] = p;
+        for (uint32_t i = k + 1; i-- > 0;) turned[n++] = w->at[i];
+        loaded = piece_together(b, w, turned, together, b->widest);
+        stored = piece_together(b, &b->stored, turned, together, b->least);
+        int64_t least = loaded < stored ? loaded : stored;
+        if (best >= SN_BRICK_PIECE || least < 2 * best) continue;
+        best = least;
+        for (uint32_t p = 0; p < b->n; p++) order[p] = turned[p];
+    }
+}
+
 /* ---- figures ---- */
 
 static int64_t all_elements(const sn_schedule_brick *b) {
@@ -185,10 +230,68 @@ static bool has_whole_rows(const sn_schedule_brick *b) {
     return true;
 }
 
+/* Does every run of a walk begin with a sector? */
+static bool begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+    int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / bytes;
+    for (uint32_t k = 0; k < w->n && whole < run; k++) {
+        uint32_t p = w->at[k];
+        if (b->sides[p] < b->extents[p] && whole * b->sides[p] % unit) return false;
+        whole *= b->sides[p];
+    }
+    for (uint32_t p = 0; p < b->n; p++)
+        if (b->extents[p] > 1 && w->strides[p] >= run && w->strides[p] % unit) return false;
+    return true;
+}
+
+/* What a byte takes that such bricks move, in parts of what it takes in a copy. Sectors of which a run has a part are loaded by
+ * another brick too, mostly from the L2; those that two bricks store cost BRICK_SPLIT. What is loaded beyond a brick comes from the L2 as well. Short
+ * runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. */
+static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    uint32_t last;
+    double loaded = 0, stored = (double)sn_schedule_brick_run(b, &b->stored) * b->least, idle = 1;
+    double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
+    for (uint32_t i = 0; i < b->n_staged; i++) {
+        double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
+        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_staged;
+        if (!loaded || run < loaded) loaded = run;
+    }
+    for (uint32_t p = 0; p < b->n; p++) {
+        double parts = (double)sn_ceil_div(b->extents[p], b->sides[p]);
+        bricks *= parts;
+        idle *= parts * (double)b->sides[p] / (double)b->extents[p];
+    }
+    if (more > 0) cost += more / (double)b->sides[last] / 2;
+    else if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / stored;
+    cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
+    return cost * (1 + cx->target->units / bricks / 2);
+}
+
+/* Where bytes or halves are loaded or stored: the cheapest of those that fit. */
+static bool choose_narrow_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    enum { MOST_LINES = 64 };
+    uint32_t loaded = sc->tile_m, stored = sc->tile_n;
+    double least = 0;
+    for (uint32_t i = 1; i <= (loaded ? 1 : MOST_LINES); i *= 2)
+        for (uint32_t k = 1; k <= (stored ? 1 : MOST_LINES); k *= 2) {
+            sn_schedule_brick t = *b;
+            uint32_t x = loaded ? loaded : i * SN_LINE / b->widest, y = stored ? stored : k * SN_LINE / b->least;
+            sn_schedule_size_brick(&t, x, y);
+            if (all_elements(b) < sn_mul_clamped(sn_schedule_brick_elements(&t), cx->target->units * 2) ||
+                shared_bytes(cx->m, &t) > SN_BRICK_NARROW)
+                continue;
+            double cost = cost_of_brick(cx, &t);
+            if (least > 0 && cost >= least) continue;
+            least = cost, sc->tile_m = x, sc->tile_n = y;
+        }
+    return least > 0;
+}
+
 /* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. */
 static bool choose_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     static const uint32_t runs[][2] = {{64, 64}, {32, 32}, {16, 16}, {8, 8}, {4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}};
     uint32_t loaded = sc->tile_m, stored = sc->tile_n;
+    bool narrow = b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD;
+    if (narrow && !(loaded && stored)) return choose_narrow_runs(sc, cx, b);
     for (size_t i = 0; i < SN_COUNT(runs); i++) {
         sn_schedule_brick t = *b;
         sc->tile_m = loaded ? loaded : runs[i][0] * SN_LINE / b->widest;
@@ -271,23 +374,12 @@ static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     return run >= 2 * unit;
 }
 
-bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) {
-    const sn_schedule_walk *w = &b->stored;
-    int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / b->least;
-    for (uint32_t k = 0; k < w->n && whole < run; k++) {
-        uint32_t p = w->at[k];
-        if (b->sides[p] < b->extents[p] && whole * b->sides[p] % unit) return false;
-        whole *= b->sides[p];
-    }
-    for (uint32_t p = 0; p < b->n; p++)
-        if (b->extents[p] > 1 && w->strides[p] >= run && w->strides[p] % unit) return false;
-    return true;
-}
+bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) { return begins_sectors(b, &b->stored, b->least); }
 
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b) {
     int64_t inner = 1, unit = SN_SECTOR / b->least;
     *last = 0;
-    if (b->least < SN_TILE_WORD || sn_schedule_brick_begins_sectors(b)) return 0;
+    if (sn_schedule_brick_begins_sectors(b)) return 0;
     for (uint32_t k = 0; k < b->stored.n; k++) {
         uint32_t p = *last = b->stored.at[k];
         if (b->sides[p] < b->extents[p]) {
@@ -316,16 +408,15 @@ static bool fills_tiles(const sn_schedule_brick *b, int64_t extent) {
 }
 
 /* Is class tile, or element, as good? Lanes of class element load what is less than a word one by one, and more of that than memory has time
- * for. Tiles have squares of whole vectors, or unaligned ones of narrow elements where both sides are long, or
- * lanes of words, which do well where stores begin with sectors. */
+ * for. Tiles have squares of whole vectors, or lanes of words, which do well where stores begin with sectors. */
 static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
     if (is_near(b, w)) return sn_schedule_brick_piece(b, w) >= SN_TILE_WORD;
     if (w->at[0] == b->stored.at[0]) return false;
     if (b->widest >= SN_TILE_WORD && !(fills_tiles(b, loaded) && fills_tiles(b, stored))) return false;
     uint32_t whole = sn_least(whole_vector(b, w), whole_vector(b, &b->stored));
-    if (whole > 1 && whole * b->widest >= SN_TILE_WORD) return true;
-    if (b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD) return side >= SN_TILE_LEAST_SIDE;
+    if (whole > 1 && whole * b->widest >= SN_TILE_WORD) return sn_schedule_brick_begins_sectors(b);
+    if (b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD) return false;
     return side >= SN_TILE_SMALL_AXIS && sn_schedule_brick_begins_sectors(b);
 }
 

@@ -47,6 +47,9 @@ int64_t sn_schedule_brick_run(const sn_schedule_brick *b, const sn_schedule_walk
 /* Where runs of the stores begin inside of sectors, a brick stores those from the first sector that begins in it to the first that begins in
  * the next one: it has so many more iterations of the loop *last, at whose end its runs are cut. 0: none. */
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b);
+/* Loops in the order in which bricks follow each other, the fastest last: as the loops do, or along what a load finds in order first, where
+ * bricks that run together have longer pieces of both sides so. */
+void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_schedule_brick *b);
 /* Bytes of an access that finds its elements side by side in both walks. */
 uint32_t sn_schedule_brick_piece(const sn_schedule_brick *b, const sn_schedule_walk *w);
 int64_t sn_schedule_brick_elements(const sn_schedule_brick *b);
