@@ -160,51 +160,6 @@ void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored
     lengthen(b, &b->stored, stored, b->least);
 }
 
-/* ---- order ---- */
-
-/* Bytes that follow each other in memory of what so many bricks have, which follow each other in that order. */
-static int64_t piece_together(const sn_schedule_brick *b, const sn_schedule_walk *w, const uint32_t *order,
-                              int64_t bricks, uint32_t bytes) {
-    int64_t covered[SN_MAX_CHAIN], run = 1;
-    for (uint32_t k = b->n; k-- > 0;) {
-        uint32_t p = order[k];
-        int64_t parts = sn_ceil_div(b->extents[p], b->sides[p]);
-        covered[p] = parts < bricks ? parts : bricks;
-        bricks = sn_ceil_div(bricks, parts);
-    }
-    for (uint32_t k = 0; k < w->n; k++) {
-        uint32_t p = w->at[k];
-        int64_t part = sn_mul_clamped(covered[p], b->sides[p]);
-        run = sn_mul_clamped(run, part < b->extents[p] ? part : b->extents[p]);
-        if (part < b->extents[p]) break;
-    }
-    return sn_mul_clamped(run, bytes);
-}
-
-void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
-    uint32_t turned[SN_MAX_CHAIN], n = 0;
-    bool taken[SN_MAX_CHAIN] = {false};
-    const sn_schedule_walk *w = &b->loads[0];
-    int64_t together = (int64_t)cx->target->units * SN_BRICK_TOGETHER, best = 0;
-    for (uint32_t p = 0; p < b->n; p++) order[p] = p;
-    int64_t loaded = piece_together(b, w, order, together, b->widest),
-            stored = piece_together(b, &b->stored, order, together, b->least);
-    best = loaded < stored ? loaded : stored;
-    for (uint32_t k = 0; k < w->n; k++) { /* the first k + 1 loops of the load are the fastest */
-        taken[w->at[k]] = true;
-        n = 0;
-        for (uint32_t p = 0; p < b->n; p++)
-            if (!taken[p]) turned[n++] = p;
-        for (uint32_t i = k + 1; i-- > 0;) turned[n++] = w->at[i];
-        loaded = piece_together(b, w, turned, together, b->widest);
-        stored = piece_together(b, &b->stored, turned, together, b->least);
-        int64_t least = loaded < stored ? loaded : stored;
-        if (best >= SN_BRICK_PIECE || least < 2 * best) continue;
-        best = least;
-        for (uint32_t p = 0; p < b->n; p++) order[p] = turned[p];
-    }
-}
-
 /* ---- figures ---- */
 
 static int64_t all_elements(const sn_schedule_brick *b) {
@@ -243,6 +198,54 @@ static bool begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w
     return true;
 }
 
+/* ---- order ---- */
+
+/* Bytes that follow each other in memory of what so many bricks have, which follow each other in that order. */
+static int64_t piece_together(const sn_schedule_brick *b, const sn_schedule_walk *w, const uint32_t *order,
+                              int64_t bricks, uint32_t bytes) {
+    int64_t covered[SN_MAX_CHAIN], run = 1;
+    for (uint32_t k = b->n; k-- > 0;) {
+        uint32_t p = order[k];
+        int64_t parts = sn_ceil_div(b->extents[p], b->sides[p]);
+        covered[p] = parts < bricks ? parts : bricks;
+        bricks = sn_ceil_div(bricks, parts);
+    }
+    for (uint32_t k = 0; k < w->n; k++) {
+        uint32_t p = w->at[k];
+        int64_t part = sn_mul_clamped(covered[p], b->sides[p]);
+        run = sn_mul_clamped(run, part < b->extents[p] ? part : b->extents[p]);
+        if (part < b->extents[p]) break;
+    }
+    return sn_mul_clamped(run, bytes);
+}
+
+void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    uint32_t turned[SN_MAX_CHAIN], n = 0;
+    bool taken[SN_MAX_CHAIN] = {false};
+    const sn_schedule_walk *w = &b->loads[0];
+    int64_t together = (int64_t)cx->target->units * SN_BRICK_TOGETHER, best;
+    for (uint32_t p = 0; p < b->n; p++) order[p] = p;
+    int64_t loaded = piece_together(b, w, order, together, b->widest),
+            stored = piece_together(b, &b->stored, order, together, b->least);
+    best = loaded < stored ? loaded : stored;
+    if (begins_sectors(b, w, b->widest)) return;
+    for (uint32_t k = 0; k < w->n; k++) { /* the first k + 1 loops of the load are the fastest */
+        taken[w->at[k]] = true;
+        n = 0;
+        for (uint32_t p = 0; p < b->n; p++)
+            if (!taken[p]) turned[n++] = p;
+        for (uint32_t i = k + 1; i-- > 0;) turned[n++] = w->at[i];
+        loaded = piece_together(b, w, turned, together, b->widest);
+        stored = piece_together(b, &b->stored, turned, together, b->least);
+        int64_t least = loaded < stored ? loaded : stored;
+        if (best >= SN_BRICK_PIECE || least < 2 * best) continue;
+        best = least;
+        for (uint32_t p = 0; p < b->n; p++) order[p] = turned[p];
+    }
+}
+
+/* ---- sizes ---- */
+
 /* What a byte takes that such bricks move, in parts of what it takes in a copy. Sectors of which a run has a part are loaded by
  * another brick too, mostly from the L2; those that two bricks store cost BRICK_SPLIT. What is loaded beyond a brick comes from the L2 as well. Short
  * runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. */
@@ -260,49 +263,63 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
         bricks *= parts;
         idle *= parts * (double)b->sides[p] / (double)b->extents[p];
     }
+    double row = more > 0 ? stored / (double)b->sides[last] * (double)b->extents[last] : stored;
     if (more > 0) cost += more / (double)b->sides[last] / 2;
-    else if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / stored;
+    if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row;
     cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
     return cost * (1 + cx->target->units / bricks / 2);
 }
 
-/* Where bytes or halves are loaded or stored: the cheapest of those that fit. */
-static bool choose_narrow_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+/* Shared memory for a brick. */
+static int64_t room_for(const sn_schedule_brick *b, const sn_schedule_brick *sized) {
+    if (b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD) return SN_BRICK_NARROW;
+    return b->widest > SN_BANK && !has_whole_rows(sized) ? SN_BRICK_PART : SN_BRICK_SHARED;
+}
+
+/* Are there bricks of about such runs, and enough of them? */
+static bool try_runs(sn_schedule_brick *out, const sn_pass_ctx *cx, const sn_schedule_brick *b, uint32_t loaded,
+                     uint32_t stored) {
+    *out = *b;
+    sn_schedule_size_brick(out, loaded, stored);
+    bool many = all_elements(b) >= sn_mul_clamped(sn_schedule_brick_elements(out), cx->target->units * 2);
+    return many && shared_bytes(cx->m, out) <= room_for(b, out);
+}
+
+/* The cheapest of those that fit; returns what they cost, 0: none fits. */
+static double choose_cheapest(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     enum { MOST_LINES = 64 };
     uint32_t loaded = sc->tile_m, stored = sc->tile_n;
     double least = 0;
     for (uint32_t i = 1; i <= (loaded ? 1 : MOST_LINES); i *= 2)
         for (uint32_t k = 1; k <= (stored ? 1 : MOST_LINES); k *= 2) {
-            sn_schedule_brick t = *b;
+            sn_schedule_brick t;
             uint32_t x = loaded ? loaded : i * SN_LINE / b->widest, y = stored ? stored : k * SN_LINE / b->least;
-            sn_schedule_size_brick(&t, x, y);
-            if (all_elements(b) < sn_mul_clamped(sn_schedule_brick_elements(&t), cx->target->units * 2) ||
-                shared_bytes(cx->m, &t) > SN_BRICK_NARROW)
-                continue;
+            if (!try_runs(&t, cx, b, x, y)) continue;
             double cost = cost_of_brick(cx, &t);
             if (least > 0 && cost >= least) continue;
             least = cost, sc->tile_m = x, sc->tile_n = y;
         }
-    return least > 0;
+    return least;
 }
 
-/* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. */
+/* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. Others where
+ * they cost clearly less, and where bytes or halves are loaded or stored. */
 static bool choose_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     static const uint32_t runs[][2] = {{64, 64}, {32, 32}, {16, 16}, {8, 8}, {4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}};
     uint32_t loaded = sc->tile_m, stored = sc->tile_n;
-    bool narrow = b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD;
-    if (narrow && !(loaded && stored)) return choose_narrow_runs(sc, cx, b);
+    sn_sched other = *sc;
+    sn_schedule_brick t;
+    double least = choose_cheapest(&other, cx, b);
     for (size_t i = 0; i < SN_COUNT(runs); i++) {
-        sn_schedule_brick t = *b;
         sc->tile_m = loaded ? loaded : runs[i][0] * SN_LINE / b->widest;
         sc->tile_n = stored ? stored : runs[i][1] * SN_LINE / b->least;
-        sn_schedule_size_brick(&t, sc->tile_m, sc->tile_n);
-        bool many = all_elements(b) >= sn_mul_clamped(sn_schedule_brick_elements(&t), cx->target->units * 2);
-        int64_t room = b->widest > SN_BANK && !has_whole_rows(&t) ? SN_BRICK_PART : SN_BRICK_SHARED;
-        if (many && shared_bytes(cx->m, &t) <= room) return true;
-        if (loaded && stored) break;
+        if ((loaded && stored) || try_runs(&t, cx, b, sc->tile_m, sc->tile_n)) break;
     }
-    return false;
+    bool fits = try_runs(&t, cx, b, sc->tile_m, sc->tile_n),
+         narrow = b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD;
+    if (loaded && stored) return fits;
+    if (least > 0 && (!fits || narrow || least * 100 < cost_of_brick(cx, &t) * SN_BRICK_CHEAPER)) *sc = other;
+    return fits || least > 0;
 }
 
 /* A word at least. */
@@ -407,17 +424,34 @@ static bool fills_tiles(const sn_schedule_brick *b, int64_t extent) {
     return extent <= side || extent * PERCENT >= sn_ceil_div(extent, side) * side * FULL_ENOUGH;
 }
 
+/* Do lines that class tile stores begin with sectors, whatever part of its side they are? The side is a loop, or short ones that join; what
+ * meets behind it in memory is stored with it. */
+static bool tile_begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t side = 1, unit = SN_SECTOR / b->least;
+    for (uint32_t k = 0; k < b->stored.n && b->stored.at[k] != w->at[0] && side * b->least < 2 * SN_LINE; k++)
+        side = sn_mul_clamped(side, b->extents[b->stored.at[k]]);
+    for (uint32_t p = 0; p < b->n; p++) {
+        int64_t stride = b->stored.strides[p];
+        bool meets = stride == side && p == w->at[0] && side * b->least < 2 * SN_LINE;
+        if (b->extents[p] > 1 && stride >= side && !meets && stride % unit) return false;
+    }
+    return true;
+}
+
 /* Is class tile, or element, as good? Lanes of class element load what is less than a word one by one, and more of that than memory has time
- * for. Tiles have squares of whole vectors, or lanes of words, which do well where stores begin with sectors. */
+ * for. Tiles have squares of whole vectors, or lanes of words, which do well where stores begin with sectors. Where they do not, sectors that tiles
+ * store in part cost more than narrow vectors save. */
 static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
+    bool sectors = tile_begins_sectors(b, w) && sn_schedule_brick_begins_sectors(b);
     if (is_near(b, w)) return sn_schedule_brick_piece(b, w) >= SN_TILE_WORD;
     if (w->at[0] == b->stored.at[0]) return false;
     if (b->widest >= SN_TILE_WORD && !(fills_tiles(b, loaded) && fills_tiles(b, stored))) return false;
     uint32_t whole = sn_least(whole_vector(b, w), whole_vector(b, &b->stored));
-    if (whole > 1 && whole * b->widest >= SN_TILE_WORD) return sn_schedule_brick_begins_sectors(b);
-    if (b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD) return false;
-    return side >= SN_TILE_SMALL_AXIS && sn_schedule_brick_begins_sectors(b);
+    bool narrow = b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD;
+    if (whole > 1 && whole * b->widest >= SN_TILE_WORD)
+        return sectors || whole * b->widest >= (narrow ? SN_BRICK_NARROW_VECTOR : SN_BRICK_VECTOR);
+    return !narrow && side >= SN_TILE_SMALL_AXIS && sectors;
 }
 
 bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) {
