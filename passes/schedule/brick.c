@@ -23,6 +23,8 @@
 #include "passes/schedule/schedules.h"
 #include "passes/schedule/tile.h"
 
+#include <stdlib.h>
+
 /* ---- walks ---- */
 
 static bool find_walk(sn_schedule_walk *w, sn_module *m, const sn_schedule_brick *b, const sn_chain *outer,
@@ -81,6 +83,7 @@ static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
         for (uint32_t p = 0; p < outer->n && any; p++) /* vectors and sectors are those of all of them */
             if (w.strides[p] != b->stored.strides[p]) return false;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (!any) b->offset = llabs(sn_ix_get(m, r->ix)->c0);
         if (!any || bytes < b->least) b->least = bytes;
         b->stored = w;
         any = true;
@@ -133,7 +136,7 @@ int64_t sn_schedule_brick_elements(const sn_schedule_brick *b) {
 /* About so much of a loop: of few parts, equal ones; of whole units, where they are small. */
 static int64_t part_of(int64_t extent, int64_t wanted, int64_t unit) {
     enum { MANY = 4 };
-    if (extent >= MANY * wanted) return wanted;
+    if (extent >= MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
     int64_t parts = (extent + wanted / 2) / wanted, part = sn_ceil_div(extent, parts > 1 ? parts : 1);
     int64_t whole = sn_ceil_div(part, unit) * unit;
     return whole > part + part / 8 || whole >= extent ? part : whole;
@@ -246,16 +249,16 @@ void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_s
 
 /* ---- sizes ---- */
 
-/* What a byte takes that such bricks move, in parts of what it takes in a copy. Sectors of which a run has a part are loaded by
- * another brick too, mostly from the L2; those that two bricks store cost BRICK_SPLIT. What is loaded beyond a brick comes from the L2 as well. Short
- * runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. */
+/* What a byte takes that such bricks move, in parts of what it takes in a copy. The L2 has time for not much more than a copy of memory: sectors of
+ * which two bricks load a part count twice, wherever they come from, and so does what is beyond a brick; those that two bricks store in part cost
+ * BRICK_SPLIT. Short runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. */
 static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     uint32_t last;
     double loaded = 0, stored = (double)sn_schedule_brick_run(b, &b->stored) * b->least, idle = 1;
     double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
     for (uint32_t i = 0; i < b->n_staged; i++) {
         double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
-        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_staged;
+        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / b->n_staged;
         if (!loaded || run < loaded) loaded = run;
     }
     for (uint32_t p = 0; p < b->n; p++) {
@@ -264,7 +267,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
         idle *= parts * (double)b->sides[p] / (double)b->extents[p];
     }
     double row = more > 0 ? stored / (double)b->sides[last] * (double)b->extents[last] : stored;
-    if (more > 0) cost += more / (double)b->sides[last] / 2;
+    if (more > 0) cost += more / (double)b->sides[last];
     if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row;
     cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
     return cost * (1 + cx->target->units / bricks / 2);
@@ -393,14 +396,28 @@ static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
 
 bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) { return begins_sectors(b, &b->stored, b->least); }
 
+int64_t sn_schedule_brick_reach(const sn_schedule_brick *b) {
+    const sn_schedule_walk *w = &b->stored;
+    int64_t run = sn_schedule_brick_run(b, w), inner = 1, unit = SN_SECTOR / b->least;
+    int64_t alike = sn_schedule_gcd(unit, b->offset);
+    for (uint32_t k = 0; k < w->n && inner < run; k++) {
+        uint32_t p = w->at[k];
+        inner *= b->sides[p];
+        if (b->sides[p] < b->extents[p]) alike = sn_schedule_gcd(alike, inner);
+    }
+    for (uint32_t p = 0; p < b->n; p++)
+        if (b->extents[p] > 1 && w->strides[p] >= run) alike = sn_schedule_gcd(alike, w->strides[p]);
+    return unit - alike;
+}
+
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b) {
-    int64_t inner = 1, unit = SN_SECTOR / b->least;
+    int64_t inner = 1;
     *last = 0;
     if (sn_schedule_brick_begins_sectors(b)) return 0;
     for (uint32_t k = 0; k < b->stored.n; k++) {
         uint32_t p = *last = b->stored.at[k];
         if (b->sides[p] < b->extents[p]) {
-            int64_t more = sn_ceil_div(unit - 1, inner);
+            int64_t more = sn_ceil_div(sn_schedule_brick_reach(b), inner);
             bool pays = more * SN_BRICK_BEYOND <= b->sides[p] && more * inner * b->least <= SN_BRICK_SPLIT;
             return pays && b->sides[p] + more < b->extents[p] ? more : 0;
         }

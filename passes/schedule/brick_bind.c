@@ -42,7 +42,8 @@ typedef struct brick {
     int64_t sides[SN_MAX_CHAIN]; /* of a brick, with what is beyond it */
     sn_ix origin[SN_MAX_CHAIN];
     sn_stmt grid, into;
-    int64_t unit;   /* elements of a sector of the first store */
+    int64_t unit;   /* elements of a sector of the first store, */
+    int64_t reach;  /* ... and the most that are in front of the first that begins in a run */
     bool words;     /* v elements are a word, but runs of the stores begin anywhere */
     bool turned;    /* runs of the stores need not begin with one: lanes begin where one does, and end in front of it */
     uint32_t last;  /* the loop at whose end runs of the stores are cut, */
@@ -285,7 +286,7 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
     sn_stmt into = b->into;
     sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
     bool shifts = b->beyond && length % b->unit; /* the next brick's first sector begins elsewhere in its run */
-    int64_t pieces = (length + (shifts ? b->unit - v : 0)) / v;
+    int64_t pieces = (length + (shifts ? b->reach : 0)) / v;
     lanes l = open_lanes(b, x, into, pieces, count);
     sn_ix at[SN_MAX_CHAIN], first[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = first[p] = at[p] = sn_ix_const(m, 0);
@@ -299,7 +300,7 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
     }
     sn_ix e = sn_ix_fma(m, v, inside(m, l.piece, pieces), before);
     if (b->turned && !b->beyond) e = sn_ix_modc(m, e, length);
-    if (shifts) e = inside(m, e, length + b->unit - v);
+    if (shifts) e = inside(m, e, length + b->reach - v + 1);
     take_apart(b, run, n_run, e, first);
     sn_val mask = {0};
     if (masked) {
@@ -322,7 +323,7 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
     split_loops(b, run, &n_run, runs, &n_runs);
     sn_stmt into = sn_put_if(m, sn_at_end(b->k, b->into), b->part, sn_ix_const(m, 1));
     sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
-    lanes l = open_lanes(b, x, into, b->unit - 1, count);
+    lanes l = open_lanes(b, x, into, b->reach, count);
     sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
     take_apart(b, runs, n_runs, l.line, at);
@@ -330,7 +331,7 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
     l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, before_sector(b, body, at, 0));
     sn_val mask = masked ? put_mask(b, l.into, at, runs, n_runs, (sn_val){0}) : (sn_val){0};
     take_apart(b, run, n_run, l.piece, at);
-    take_apart(b, run, n_run, inside(m, l.piece, b->unit - 1), in);
+    take_apart(b, run, n_run, inside(m, l.piece, b->reach), in);
     put_element(b, l.into, body, at, in);
     if (mask.i) sn_mask_accesses(b->cx, b->k, l.into, mask, true);
 }
@@ -525,7 +526,7 @@ static void put_sectors(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x
     sn_ix word = sn_ix_divc(m, sn_ix_addc(m, start, b->v - 1), b->v);
     sn_ix skipped = sn_ix_modc(m, sn_ix_scale(m, word, -1), of_sector);
     sn_ix e = sn_ix_fma(m, b->v, sn_ix_add(m, l.piece, skipped), w.before);
-    e = inside(m, e, w.length + b->unit - b->v);
+    e = inside(m, e, w.length + b->reach - b->v + 1);
     sn_val mask = {0};
     if (masked) {
         sn_cursor end = sn_at_end(b->k, l.into);
@@ -576,7 +577,7 @@ static void put_row_ends(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix 
     sn_ix number = sn_ix_sub(m, sn_ix_divc(m, end, b->unit), first);
     l.into = sn_put_if(m, sn_at_end(b->k, l.into), number, sn_ix_sub(m, next, first));
     sn_ix e = sn_ix_add(m, sn_ix_sub(m, rest, sn_ix_modc(m, end, b->v)), l.piece);
-    e = inside(m, e, w.length + b->unit - 1);
+    e = inside(m, e, w.length + b->reach);
     take_apart(b, w.run, w.n_run, e, at);
     take_apart(b, w.run, w.n_run, e, in);
     put_element(b, l.into, body, at, in);
@@ -670,6 +671,7 @@ void sn_schedule_brick_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     b.words = sn_schedule_brick_vector(m, &b.b, sh) % sc->vector != 0;
     b.turned = b.unit > (b.words ? 1 : b.v) && !sn_schedule_brick_begins_sectors(&b.b);
     sn_schedule_take_body(&body, cx, k, sh);
+    b.reach = sn_schedule_brick_reach(&b.b);
     b.beyond = b.turned ? sn_schedule_brick_beyond(&b.last, &b.b) : 0;
     for (uint32_t p = 0; p < b.b.n; p++) b.sides[p] = b.b.sides[p] + (p == b.last ? b.beyond : 0);
     note_staged(&b, &body);
