@@ -258,7 +258,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
     for (uint32_t i = 0; i < b->n_staged; i++) {
         double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
-        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / b->n_staged;
+        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += 2 * SN_SECTOR / run / b->n_staged;
         if (!loaded || run < loaded) loaded = run;
     }
     for (uint32_t p = 0; p < b->n; p++) {
@@ -268,7 +268,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     }
     double row = more > 0 ? stored / (double)b->sides[last] * (double)b->extents[last] : stored;
     if (more > 0) cost += more / (double)b->sides[last];
-    if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row;
+    if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row / (more > 0 ? 2 : 1);
     cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
     return cost * (1 + cx->target->units / bricks / 2);
 }

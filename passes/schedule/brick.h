@@ -36,6 +36,7 @@ typedef struct sn_schedule_brick_part {
     uint32_t n_common;                   /* ... by so many loops */
     int64_t v, pieces;                   /* elements of a copy; copies of a run */
     bool anywhere;                       /* runs do not begin with a copy */
+    bool spread;                         /* ... but so that lanes which go from run to run find other banks */
     int64_t group, gap;                  /* so many runs, and behind them elements that nobody uses; 0: none */
 } sn_schedule_brick_part;
 

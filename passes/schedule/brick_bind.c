@@ -71,11 +71,10 @@ static int64_t turns(const brick *b, int64_t x, int64_t pieces, int64_t lines) {
     return sn_ceil_div(pieces, x) * sn_ceil_div(lines, b->threads / x);
 }
 
-/* Threads of a line: many, since neighbours are in one line of memory then, but for what that leaves idle; a warp where there are two turns of it. */
+/* Threads of a line: many, since neighbours are in one line of memory then, but for what that leaves idle. */
 static int64_t threads_of_line(const brick *b, int64_t pieces, int64_t lines) {
     enum { FEWEST = 16, IDLE = 12 };
-    int64_t most = pieces > 2 * SN_WARP ? SN_WARP : FEWEST;
-    int64_t least = INT64_MAX, x = b->threads, fewest = sn_pow2_ceil(pieces) < most ? sn_pow2_ceil(pieces) : most;
+    int64_t least = INT64_MAX, x = b->threads, fewest = sn_pow2_ceil(pieces) < FEWEST ? sn_pow2_ceil(pieces) : FEWEST;
     for (int64_t k = x; k >= fewest || k == x; k /= 2)
         if (turns(b, k, pieces, lines) < least) least = turns(b, k, pieces, lines);
     while (x > fewest && turns(b, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
