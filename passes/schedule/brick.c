@@ -455,9 +455,15 @@ static bool tile_begins_sectors(const sn_schedule_brick *b, const sn_schedule_wa
     return true;
 }
 
+/* Do the widest accesses begin all rows that class tile stores, with eight lanes? */
+static bool stores_wide(const sn_schedule_brick *b) {
+    enum { LANES = 8 };
+    return sn_least(whole_vector(b, &b->stored), LANES) * b->least >= SN_BRICK_VECTOR;
+}
+
 /* Is class tile, or element, as good? Lanes of class element load what is less than a word one by one, and more of that than memory has time
- * for. Tiles have squares of whole vectors, or lanes of words, which do well where stores begin with sectors. Where they do not, sectors that tiles
- * store in part cost more than narrow vectors save. */
+ * for. Tiles have squares of whole vectors, unaligned ones of halves that are stored by 16 bytes, or lanes of words, which do well where stores begin
+ * with sectors. Where they do not, sectors that tiles store in part cost more than narrow vectors save. */
 static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
     bool sectors = tile_begins_sectors(b, w) && sn_schedule_brick_begins_sectors(b);
@@ -468,7 +474,8 @@ static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w)
     bool narrow = b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD;
     if (whole > 1 && whole * b->widest >= SN_TILE_WORD)
         return sectors || whole * b->widest >= (narrow ? SN_BRICK_NARROW_VECTOR : SN_BRICK_VECTOR);
-    return !narrow && side >= SN_TILE_SMALL_AXIS && sectors;
+    if (narrow) return side >= SN_TILE_LEAST_SIDE && stores_wide(b) && b->sides[w->at[0]] < b->extents[w->at[0]];
+    return side >= SN_TILE_SMALL_AXIS && sectors;
 }
 
 bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) {
