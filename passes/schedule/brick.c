@@ -10,7 +10,7 @@
  *
  * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, without a
  * mask, of a buffer that the kernel does not write. All else is accessed as it is. Class tile has two loops, and squares in registers
- * between them: it does better where rows are whole vectors of words that fill its tiles; a brick has any number of loops, some of which both
+ * between them: it does better where rows are whole vectors of words that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both
  * sides walk, and needs nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
  * brick for that.
  *
@@ -22,6 +22,8 @@
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
 #include "passes/schedule/tile.h"
+
+#include <stdlib.h>
 
 /* ---- walks ---- */
 
@@ -81,6 +83,7 @@ static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
         for (uint32_t p = 0; p < outer->n && any; p++) /* vectors and sectors are those of all of them */
             if (w.strides[p] != b->stored.strides[p]) return false;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (!any) b->offset = llabs(sn_ix_get(m, r->ix)->c0);
         if (!any || bytes < b->least) b->least = bytes;
         b->stored = w;
         any = true;
@@ -133,7 +136,7 @@ int64_t sn_schedule_brick_elements(const sn_schedule_brick *b) {
 /* About so much of a loop: of few parts, equal ones; of whole units, where they are small. */
 static int64_t part_of(int64_t extent, int64_t wanted, int64_t unit) {
     enum { MANY = 4 };
-    if (extent >= MANY * wanted) return wanted;
+    if (extent >= MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
     int64_t parts = (extent + wanted / 2) / wanted, part = sn_ceil_div(extent, parts > 1 ? parts : 1);
     int64_t whole = sn_ceil_div(part, unit) * unit;
     return whole > part + part / 8 || whole >= extent ? part : whole;
@@ -185,21 +188,141 @@ static bool has_whole_rows(const sn_schedule_brick *b) {
     return true;
 }
 
-/* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. */
+/* Does every run of a walk begin with a sector? */
+static bool begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+    int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / bytes;
+    for (uint32_t k = 0; k < w->n && whole < run; k++) {
+        uint32_t p = w->at[k];
+        if (b->sides[p] < b->extents[p] && whole * b->sides[p] % unit) return false;
+        whole *= b->sides[p];
+    }
+    for (uint32_t p = 0; p < b->n; p++)
+        if (b->extents[p] > 1 && w->strides[p] >= run && w->strides[p] % unit) return false;
+    return true;
+}
+
+/* ---- order ---- */
+
+/* Bytes that follow each other in memory of what so many bricks have, which follow each other in that order. */
+static int64_t piece_together(const sn_schedule_brick *b, const sn_schedule_walk *w, const uint32_t *order,
+                              int64_t bricks, uint32_t bytes) {
+    int64_t covered[SN_MAX_CHAIN], run = 1;
+    for (uint32_t k = b->n; k-- > 0;) {
+        uint32_t p = order[k];
+        int64_t parts = sn_ceil_div(b->extents[p], b->sides[p]);
+        covered[p] = parts < bricks ? parts : bricks;
+        bricks = sn_ceil_div(bricks, parts);
+    }
+    for (uint32_t k = 0; k < w->n; k++) {
+        uint32_t p = w->at[k];
+        int64_t part = sn_mul_clamped(covered[p], b->sides[p]);
+        run = sn_mul_clamped(run, part < b->extents[p] ? part : b->extents[p]);
+        if (part < b->extents[p]) break;
+    }
+    return sn_mul_clamped(run, bytes);
+}
+
+void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    uint32_t turned[SN_MAX_CHAIN], n = 0;
+    bool taken[SN_MAX_CHAIN] = {false};
+    const sn_schedule_walk *w = &b->loads[0];
+    int64_t together = (int64_t)cx->target->units * SN_BRICK_TOGETHER, best;
+    for (uint32_t p = 0; p < b->n; p++) order[p] = p;
+    int64_t loaded = piece_together(b, w, order, together, b->widest),
+            stored = piece_together(b, &b->stored, order, together, b->least);
+    best = loaded < stored ? loaded : stored;
+    if (begins_sectors(b, w, b->widest)) return;
+    for (uint32_t k = 0; k < w->n; k++) { /* the first k + 1 loops of the load are the fastest */
+        taken[w->at[k]] = true;
+        n = 0;
+        for (uint32_t p = 0; p < b->n; p++)
+            if (!taken[p]) turned[n++] = p;
+        for (uint32_t i = k + 1; i-- > 0;) turned[n++] = w->at[i];
+        loaded = piece_together(b, w, turned, together, b->widest);
+        stored = piece_together(b, &b->stored, turned, together, b->least);
+        int64_t least = loaded < stored ? loaded : stored;
+        if (best >= SN_BRICK_PIECE || least < 2 * best) continue;
+        best = least;
+        for (uint32_t p = 0; p < b->n; p++) order[p] = turned[p];
+    }
+}
+
+/* ---- sizes ---- */
+
+/* What a byte takes that such bricks move, in parts of what it takes in a copy. The L2 has time for not much more than a copy of memory: sectors of
+ * which two bricks load a part count twice, wherever they come from, and so does what is beyond a brick; those that two bricks store in part cost
+ * BRICK_SPLIT. Short runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. */
+static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    uint32_t last;
+    double loaded = 0, stored = (double)sn_schedule_brick_run(b, &b->stored) * b->least, idle = 1;
+    double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
+    for (uint32_t i = 0; i < b->n_staged; i++) {
+        double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
+        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += 2 * SN_SECTOR / run / b->n_staged;
+        if (!loaded || run < loaded) loaded = run;
+    }
+    for (uint32_t p = 0; p < b->n; p++) {
+        double parts = (double)sn_ceil_div(b->extents[p], b->sides[p]);
+        bricks *= parts;
+        idle *= parts * (double)b->sides[p] / (double)b->extents[p];
+    }
+    double row = more > 0 ? stored / (double)b->sides[last] * (double)b->extents[last] : stored;
+    if (more > 0) cost += more / (double)b->sides[last];
+    if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row / (more > 0 ? 2 : 1);
+    cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
+    return cost * (1 + cx->target->units / bricks / 2);
+}
+
+/* Shared memory for a brick. */
+static int64_t room_for(const sn_schedule_brick *b, const sn_schedule_brick *sized) {
+    if (b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD) return SN_BRICK_NARROW;
+    return b->widest > SN_BANK && !has_whole_rows(sized) ? SN_BRICK_PART : SN_BRICK_SHARED;
+}
+
+/* Are there bricks of about such runs, and enough of them? */
+static bool try_runs(sn_schedule_brick *out, const sn_pass_ctx *cx, const sn_schedule_brick *b, uint32_t loaded,
+                     uint32_t stored) {
+    *out = *b;
+    sn_schedule_size_brick(out, loaded, stored);
+    bool many = all_elements(b) >= sn_mul_clamped(sn_schedule_brick_elements(out), cx->target->units * 2);
+    return many && shared_bytes(cx->m, out) <= room_for(b, out);
+}
+
+/* The cheapest of those that fit; returns what they cost, 0: none fits. */
+static double choose_cheapest(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
+    enum { MOST_LINES = 64 };
+    uint32_t loaded = sc->tile_m, stored = sc->tile_n;
+    double least = 0;
+    for (uint32_t i = 1; i <= (loaded ? 1 : MOST_LINES); i *= 2)
+        for (uint32_t k = 1; k <= (stored ? 1 : MOST_LINES); k *= 2) {
+            sn_schedule_brick t;
+            uint32_t x = loaded ? loaded : i * SN_LINE / b->widest, y = stored ? stored : k * SN_LINE / b->least;
+            if (!try_runs(&t, cx, b, x, y)) continue;
+            double cost = cost_of_brick(cx, &t);
+            if (least > 0 && cost >= least) continue;
+            least = cost, sc->tile_m = x, sc->tile_n = y;
+        }
+    return least;
+}
+
+/* Runs of two lines where they fit; stores have the longer ones, since half a sector that is written is worse than one that is read. Others where
+ * they cost clearly less, and where bytes or halves are loaded or stored. */
 static bool choose_runs(sn_sched *sc, const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     static const uint32_t runs[][2] = {{64, 64}, {32, 32}, {16, 16}, {8, 8}, {4, 4}, {2, 4}, {2, 2}, {1, 2}, {1, 1}};
     uint32_t loaded = sc->tile_m, stored = sc->tile_n;
+    sn_sched other = *sc;
+    sn_schedule_brick t;
+    double least = choose_cheapest(&other, cx, b);
     for (size_t i = 0; i < SN_COUNT(runs); i++) {
-        sn_schedule_brick t = *b;
         sc->tile_m = loaded ? loaded : runs[i][0] * SN_LINE / b->widest;
         sc->tile_n = stored ? stored : runs[i][1] * SN_LINE / b->least;
-        sn_schedule_size_brick(&t, sc->tile_m, sc->tile_n);
-        bool many = all_elements(b) >= sn_mul_clamped(sn_schedule_brick_elements(&t), cx->target->units * 2);
-        int64_t room = b->widest > SN_BANK && !has_whole_rows(&t) ? SN_BRICK_PART : SN_BRICK_SHARED;
-        if (many && shared_bytes(cx->m, &t) <= room) return true;
-        if (loaded && stored) break;
+        if ((loaded && stored) || try_runs(&t, cx, b, sc->tile_m, sc->tile_n)) break;
     }
-    return false;
+    bool fits = try_runs(&t, cx, b, sc->tile_m, sc->tile_n),
+         narrow = b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD;
+    if (loaded && stored) return fits;
+    if (least > 0 && (!fits || narrow || least * 100 < cost_of_brick(cx, &t) * SN_BRICK_CHEAPER)) *sc = other;
+    return fits || least > 0;
 }
 
 /* A word at least. */
@@ -271,27 +394,30 @@ static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     return run >= 2 * unit;
 }
 
-bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) {
+bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) { return begins_sectors(b, &b->stored, b->least); }
+
+int64_t sn_schedule_brick_reach(const sn_schedule_brick *b) {
     const sn_schedule_walk *w = &b->stored;
-    int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / b->least;
-    for (uint32_t k = 0; k < w->n && whole < run; k++) {
+    int64_t run = sn_schedule_brick_run(b, w), inner = 1, unit = SN_SECTOR / b->least;
+    int64_t alike = sn_schedule_gcd(unit, b->offset);
+    for (uint32_t k = 0; k < w->n && inner < run; k++) {
         uint32_t p = w->at[k];
-        if (b->sides[p] < b->extents[p] && whole * b->sides[p] % unit) return false;
-        whole *= b->sides[p];
+        inner *= b->sides[p];
+        if (b->sides[p] < b->extents[p]) alike = sn_schedule_gcd(alike, inner);
     }
     for (uint32_t p = 0; p < b->n; p++)
-        if (b->extents[p] > 1 && w->strides[p] >= run && w->strides[p] % unit) return false;
-    return true;
+        if (b->extents[p] > 1 && w->strides[p] >= run) alike = sn_schedule_gcd(alike, w->strides[p]);
+    return unit - alike;
 }
 
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b) {
-    int64_t inner = 1, unit = SN_SECTOR / b->least;
+    int64_t inner = 1;
     *last = 0;
-    if (b->least < SN_TILE_WORD || sn_schedule_brick_begins_sectors(b)) return 0;
+    if (sn_schedule_brick_begins_sectors(b)) return 0;
     for (uint32_t k = 0; k < b->stored.n; k++) {
         uint32_t p = *last = b->stored.at[k];
         if (b->sides[p] < b->extents[p]) {
-            int64_t more = sn_ceil_div(unit - 1, inner);
+            int64_t more = sn_ceil_div(sn_schedule_brick_reach(b), inner);
             bool pays = more * SN_BRICK_BEYOND <= b->sides[p] && more * inner * b->least <= SN_BRICK_SPLIT;
             return pays && b->sides[p] + more < b->extents[p] ? more : 0;
         }
@@ -315,18 +441,41 @@ static bool fills_tiles(const sn_schedule_brick *b, int64_t extent) {
     return extent <= side || extent * PERCENT >= sn_ceil_div(extent, side) * side * FULL_ENOUGH;
 }
 
+/* Do lines that class tile stores begin with sectors, whatever part of its side they are? The side is a loop, or short ones that join; what
+ * meets behind it in memory is stored with it. */
+static bool tile_begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t side = 1, unit = SN_SECTOR / b->least;
+    for (uint32_t k = 0; k < b->stored.n && b->stored.at[k] != w->at[0] && side * b->least < 2 * SN_LINE; k++)
+        side = sn_mul_clamped(side, b->extents[b->stored.at[k]]);
+    for (uint32_t p = 0; p < b->n; p++) {
+        int64_t stride = b->stored.strides[p];
+        bool meets = stride == side && p == w->at[0] && side * b->least < 2 * SN_LINE;
+        if (b->extents[p] > 1 && stride >= side && !meets && stride % unit) return false;
+    }
+    return true;
+}
+
+/* Do the widest accesses begin all rows that class tile stores, with eight lanes? */
+static bool stores_wide(const sn_schedule_brick *b) {
+    enum { LANES = 8 };
+    return sn_least(whole_vector(b, &b->stored), LANES) * b->least >= SN_BRICK_VECTOR;
+}
+
 /* Is class tile, or element, as good? Lanes of class element load what is less than a word one by one, and more of that than memory has time
- * for. Tiles have squares of whole vectors, or unaligned ones of narrow elements where both sides are long, or
- * lanes of words, which do well where stores begin with sectors. */
+ * for. Tiles have squares of whole vectors, unaligned ones of halves that are stored by 16 bytes, or lanes of words, which do well where stores begin
+ * with sectors. Where they do not, sectors that tiles store in part cost more than narrow vectors save. */
 static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
+    bool sectors = tile_begins_sectors(b, w) && sn_schedule_brick_begins_sectors(b);
     if (is_near(b, w)) return sn_schedule_brick_piece(b, w) >= SN_TILE_WORD;
     if (w->at[0] == b->stored.at[0]) return false;
     if (b->widest >= SN_TILE_WORD && !(fills_tiles(b, loaded) && fills_tiles(b, stored))) return false;
     uint32_t whole = sn_least(whole_vector(b, w), whole_vector(b, &b->stored));
-    if (whole > 1 && whole * b->widest >= SN_TILE_WORD) return true;
-    if (b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD) return side >= SN_TILE_LEAST_SIDE;
-    return side >= SN_TILE_SMALL_AXIS && sn_schedule_brick_begins_sectors(b);
+    bool narrow = b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD;
+    if (whole > 1 && whole * b->widest >= SN_TILE_WORD)
+        return sectors || whole * b->widest >= (narrow ? SN_BRICK_NARROW_VECTOR : SN_BRICK_VECTOR);
+    if (narrow) return side >= SN_TILE_LEAST_SIDE && stores_wide(b) && b->sides[w->at[0]] < b->extents[w->at[0]];
+    return side >= SN_TILE_SMALL_AXIS && sectors;
 }
 
 bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) {

@@ -22,6 +22,7 @@ typedef struct sn_schedule_brick {
     uint32_t bytes;                                     /* of an element of all staged loads */
     uint32_t widest;                                    /* of the largest of these */
     uint32_t least;                                     /* of the smallest element that is stored */
+    int64_t offset;                                     /* of the first store: its constant part */
 } sn_schedule_brick;
 
 /* What a brick has of a load, in shared memory (brick_layout.c). */
@@ -35,6 +36,7 @@ typedef struct sn_schedule_brick_part {
     uint32_t n_common;                   /* ... by so many loops */
     int64_t v, pieces;                   /* elements of a copy; copies of a run */
     bool anywhere;                       /* runs do not begin with a copy */
+    bool spread;                         /* ... but so that lanes which go from run to run find other banks */
     int64_t group, gap;                  /* so many runs, and behind them elements that nobody uses; 0: none */
 } sn_schedule_brick_part;
 
@@ -47,6 +49,11 @@ int64_t sn_schedule_brick_run(const sn_schedule_brick *b, const sn_schedule_walk
 /* Where runs of the stores begin inside of sectors, a brick stores those from the first sector that begins in it to the first that begins in
  * the next one: it has so many more iterations of the loop *last, at whose end its runs are cut. 0: none. */
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b);
+/* ... of which the first sector of a run begins so many elements behind it at most. */
+int64_t sn_schedule_brick_reach(const sn_schedule_brick *b);
+/* Loops in the order in which bricks follow each other, the fastest last: as the loops do, or along what a load finds in order first, where
+ * bricks that run together have longer pieces of both sides so. */
+void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_schedule_brick *b);
 /* Bytes of an access that finds its elements side by side in both walks. */
 uint32_t sn_schedule_brick_piece(const sn_schedule_brick *b, const sn_schedule_walk *w);
 int64_t sn_schedule_brick_elements(const sn_schedule_brick *b);

@@ -14,7 +14,8 @@
  * that is so in part (put_last) the elements are.
  *
  * Where bricks end inside of sectors, each stores those from the first that begins in it to the first that begins in the next one, and loads
- * what is `beyond` its own; the first of them has what is in front of that (put_head).
+ * what is `beyond` its own; the first of them has what is in front of that (put_head). Bytes and halves do so by words (put_sectors); what follows
+ * the last word of a row is stored by the brick in which the sector begins (put_row_ends).
  *
  * Bricks at an end of a loop that they do not fill, or go beyond, have loops of their own, with masks.
  */
@@ -41,7 +42,8 @@ typedef struct brick {
     int64_t sides[SN_MAX_CHAIN]; /* of a brick, with what is beyond it */
     sn_ix origin[SN_MAX_CHAIN];
     sn_stmt grid, into;
-    int64_t unit;   /* elements of a sector of the first store */
+    int64_t unit;   /* elements of a sector of the first store, */
+    int64_t reach;  /* ... and the most that are in front of the first that begins in a run */
     bool words;     /* v elements are a word, but runs of the stores begin anywhere */
     bool turned;    /* runs of the stores need not begin with one: lanes begin where one does, and end in front of it */
     uint32_t last;  /* the loop at whose end runs of the stores are cut, */
@@ -283,7 +285,7 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
     sn_stmt into = b->into;
     sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
     bool shifts = b->beyond && length % b->unit; /* the next brick's first sector begins elsewhere in its run */
-    int64_t pieces = (length + (shifts ? b->unit - v : 0)) / v;
+    int64_t pieces = (length + (shifts ? b->reach : 0)) / v;
     lanes l = open_lanes(b, x, into, pieces, count);
     sn_ix at[SN_MAX_CHAIN], first[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = first[p] = at[p] = sn_ix_const(m, 0);
@@ -297,7 +299,7 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
     }
     sn_ix e = sn_ix_fma(m, v, inside(m, l.piece, pieces), before);
     if (b->turned && !b->beyond) e = sn_ix_modc(m, e, length);
-    if (shifts) e = inside(m, e, length + b->unit - v);
+    if (shifts) e = inside(m, e, length + b->reach - v + 1);
     take_apart(b, run, n_run, e, first);
     sn_val mask = {0};
     if (masked) {
@@ -320,7 +322,7 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
     split_loops(b, run, &n_run, runs, &n_runs);
     sn_stmt into = sn_put_if(m, sn_at_end(b->k, b->into), b->part, sn_ix_const(m, 1));
     sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
-    lanes l = open_lanes(b, x, into, b->unit - 1, count);
+    lanes l = open_lanes(b, x, into, b->reach, count);
     sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
     take_apart(b, runs, n_runs, l.line, at);
@@ -328,7 +330,7 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
     l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, before_sector(b, body, at, 0));
     sn_val mask = masked ? put_mask(b, l.into, at, runs, n_runs, (sn_val){0}) : (sn_val){0};
     take_apart(b, run, n_run, l.piece, at);
-    take_apart(b, run, n_run, inside(m, l.piece, b->unit - 1), in);
+    take_apart(b, run, n_run, inside(m, l.piece, b->reach), in);
     put_element(b, l.into, body, at, in);
     if (mask.i) sn_mask_accesses(b->cx, b->k, l.into, mask, true);
 }
@@ -382,7 +384,7 @@ static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at)
     sn_ix more = lane;
     for (uint32_t k = 0; k < w->n_run; k++) {
         sn_ix *d = &at[w->run[k]], sum = sn_ix_add(m, *d, more);
-        int64_t n = b->b.sides[w->run[k]];
+        int64_t n = b->sides[w->run[k]];
         if (k + 1 < w->n_run) {
             more = sn_ix_divc(m, sum, n);
             *d = sn_ix_modc(m, sum, n);
@@ -489,6 +491,98 @@ static void put_left(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, b
     if (mask.i) sn_mask_accesses(b->cx, b->k, l.into, mask, true);
 }
 
+/* ---- runs of words that end where sectors do ---- */
+
+/* The offset of the first sector that begins at `start` or behind it. */
+static sn_ix first_sector(const brick *b, sn_ix start) {
+    return sn_ix_scale(b->m, sn_ix_divc(b->m, sn_ix_addc(b->m, start, b->unit - 1), b->unit), b->unit);
+}
+
+/* Elements from the beginning of the brick's runs to the end of the loop at which they are cut. */
+static sn_ix left_of_row(const brick *b, const words *w) {
+    sn_ix rest = sn_ix_sub(b->m, sn_ix_const(b->m, b->b.extents[b->last]), b->origin[b->last]);
+    return sn_ix_scale(b->m, rest, w->length / b->b.sides[b->last]);
+}
+
+/* Words from the first sector that begins in the run to the first that begins in the next brick's. They are so many in all runs, or
+ * differ by those of a sector. */
+static void put_sectors(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, bool masked) {
+    sn_module *m = b->m;
+    words w = split_words(b);
+    int64_t of_sector = b->unit / b->v;
+    bool alike = w.length % b->unit == 0;
+    w.n = sn_ceil_div(w.length, b->unit) * of_sector;
+    sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) at[p] = sn_ix_const(m, 0);
+    word_lanes l = open_words(b, &w, x, into, at);
+    begin_words(b, &w, body, at);
+    if (alike && w.n % l.along) l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, sn_ix_const(m, w.n));
+    for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p];
+    enter_run(b, &w, &l, x, at, in);
+    sn_ix start = start_of_stores(b, body, at), first = first_sector(b, start);
+    sn_ix words = sn_ix_divc(m, sn_ix_sub(m, first_sector(b, sn_ix_addc(m, start, w.length)), first), b->v);
+    if (!alike) l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, words);
+    sn_ix word = sn_ix_divc(m, sn_ix_addc(m, start, b->v - 1), b->v);
+    sn_ix skipped = sn_ix_modc(m, sn_ix_scale(m, word, -1), of_sector);
+    sn_ix e = sn_ix_fma(m, b->v, sn_ix_add(m, l.piece, skipped), w.before);
+    e = inside(m, e, w.length + b->reach - b->v + 1);
+    sn_val mask = {0};
+    if (masked) {
+        sn_cursor end = sn_at_end(b->k, l.into);
+        mask = put_mask(b, l.into, at, w.runs, w.n_runs, mask);
+        sn_val whole = sn_put_in(m, end, sn_ix_addc(m, e, b->v - 1), left_of_row(b, &w));
+        mask = mask.i ? sn_put_op2(m, sn_at_end(b->k, l.into), SN_LOP_AND, mask, whole) : whole;
+    }
+    sn_stmt masks = l.into;
+    sn_ix lane = open_loop(b, &l.into, "v", b->v, SN_AXIS_VECTOR), to = sn_ix_fma(m, b->v, l.piece, first);
+    step_apart(b, &w, e, lane, at);
+    step_apart(b, &w, e, lane, in);
+    put_element(b, l.into, body, at, in);
+    for (uint32_t k = 0; k < body->n; k++)
+        if (sn_stmt_get(m, body->at[k])->op == SN_LOP_STORE) sn_stmt_get(m, body->at[k])->ix = sn_ix_add(m, to, lane);
+    if (mask.i) sn_mask_accesses(b->cx, b->k, masks, mask, true);
+}
+
+/* Does every row of the stores end with a word? */
+static bool rows_end_words(const brick *b, const sn_stmt_vec *body, const words *w) {
+    int64_t end = w->length / b->b.sides[b->last] * b->b.extents[b->last];
+    for (uint32_t k = 0; k < body->n; k++) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, body->at[k]);
+        if (r->op == SN_LOP_STORE) end += sn_ix_get(b->m, r->ix)->c0;
+    }
+    for (uint32_t p = 0; p < b->b.n; p++) {
+        bool in_run = false;
+        for (uint32_t k = 0; k < w->n_run; k++) in_run |= w->run[k] == p;
+        if (!in_run && b->b.extents[p] > 1 && b->b.stored.strides[p] % b->v) return false;
+    }
+    return end % b->v == 0;
+}
+
+/* What follows the last word of a row, which the brick stores in which the sector of that begins. */
+static void put_row_ends(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x) {
+    sn_module *m = b->m;
+    words w = split_words(b);
+    if (rows_end_words(b, body, &w)) return;
+    lanes l = open_lanes(b, x, into, b->v - 1, w.count);
+    sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
+    take_apart(b, w.runs, w.n_runs, l.line, at);
+    take_apart(b, w.runs, w.n_runs, inside(m, l.line, w.count), in);
+    sn_ix start = start_of_stores(b, body, at), rest = left_of_row(b, &w), end = sn_ix_add(m, start, rest);
+    sn_ix first = sn_ix_divc(m, first_sector(b, start), b->unit);
+    sn_ix next = sn_ix_divc(m, first_sector(b, sn_ix_addc(m, start, w.length)), b->unit);
+    sn_val mask = put_mask(b, l.into, at, w.runs, w.n_runs, (sn_val){0});
+    l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, sn_ix_modc(m, end, b->v));
+    sn_ix number = sn_ix_sub(m, sn_ix_divc(m, end, b->unit), first);
+    l.into = sn_put_if(m, sn_at_end(b->k, l.into), number, sn_ix_sub(m, next, first));
+    sn_ix e = sn_ix_add(m, sn_ix_sub(m, rest, sn_ix_modc(m, end, b->v)), l.piece);
+    e = inside(m, e, w.length + b->reach);
+    take_apart(b, w.run, w.n_run, e, at);
+    take_apart(b, w.run, w.n_run, e, in);
+    put_element(b, l.into, body, at, in);
+    if (mask.i) sn_mask_accesses(b->cx, b->k, l.into, mask, true);
+}
+
 /* Runs that end inside of a brick are stored element by element. */
 static bool ends_inside(const brick *b) {
     words w = split_words(b);
@@ -498,17 +592,19 @@ static bool ends_inside(const brick *b) {
 }
 
 static void put_bodies(brick *b, const sn_stmt_vec *body, bool masked) {
-    if (!b->words || (masked && ends_inside(b))) {
-        sn_stmt_vec head = b->beyond ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
+    sn_stmt_vec head = b->beyond ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0}, left;
+    if (!b->words || (masked && !b->beyond && ends_inside(b))) {
         put_body(b, body, masked);
-        if (b->beyond) put_head(b, &head, masked);
-        return;
+    } else {
+        sn_stmt into = b->into;
+        sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+        if (masked || !b->beyond) left = sn_schedule_copy_body(b->cx, b->k, body);
+        if (b->beyond) put_sectors(b, body, into, x, masked);
+        else put_words(b, body, into, x, masked);
+        if (b->beyond && masked) put_row_ends(b, &left, into, x);
+        else if (!b->beyond) put_left(b, &left, into, x, masked);
     }
-    sn_stmt into = b->into;
-    sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
-    sn_stmt_vec left = sn_schedule_copy_body(b->cx, b->k, body);
-    put_words(b, body, into, x, masked);
-    put_left(b, &left, into, x, masked);
+    if (b->beyond) put_head(b, &head, masked);
 }
 
 /* ---- bricks inside and at the edges ---- */
@@ -540,14 +636,17 @@ static void note_staged(brick *b, const sn_stmt_vec *body) {
     }
 }
 
-/* Bricks follow each other as the loops do. */
+/* Bricks follow each other in the order that brick.c finds. */
 static void open_grid(brick *b) {
     sn_module *m = b->m;
-    sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
-    uint32_t n = b->b.n;
-    for (uint32_t p = 0; p < n; p++) shape[p] = sn_ix_const(m, sn_ceil_div(b->b.extents[p], b->b.sides[p]));
+    sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN] = {{0}}, in_order[SN_MAX_CHAIN];
+    uint32_t n = b->b.n, order[SN_MAX_CHAIN];
+    sn_schedule_order_bricks(order, b->cx, &b->b);
+    for (uint32_t p = 0; p < n; p++)
+        shape[p] = sn_ix_const(m, sn_ceil_div(b->b.extents[order[p]], b->b.sides[order[p]]));
     sn_ix g = open_loop(b, &b->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
-    sn_ix_unflatten(m, g, shape, n, parts);
+    sn_ix_unflatten(m, g, shape, n, in_order);
+    for (uint32_t p = 0; p < n; p++) parts[order[p]] = in_order[p];
     b->edge = sn_ix_const(m, 0);
     b->inside = true;
     b->part = parts[b->last];
@@ -571,6 +670,7 @@ void sn_schedule_brick_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     b.words = sn_schedule_brick_vector(m, &b.b, sh) % sc->vector != 0;
     b.turned = b.unit > (b.words ? 1 : b.v) && !sn_schedule_brick_begins_sectors(&b.b);
     sn_schedule_take_body(&body, cx, k, sh);
+    b.reach = sn_schedule_brick_reach(&b.b);
     b.beyond = b.turned ? sn_schedule_brick_beyond(&b.last, &b.b) : 0;
     for (uint32_t p = 0; p < b.b.n; p++) b.sides[p] = b.b.sides[p] + (p == b.last ? b.beyond : 0);
     note_staged(&b, &body);

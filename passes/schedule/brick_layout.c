@@ -7,11 +7,15 @@
  * through all banks; a run ends early where steps inside of it would not.
  *
  * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them; one that lanes of a store
- * stay inside of by pieces of 16 bytes, whose places matter to no bank.
+ * stay inside of by pieces of 16 bytes, whose places matter to no bank. So are runs that are an odd number of elements apart: of eight runs each
+ * begins a piece further, behind which a piece is left out, and the four lanes of a warp that meet in a piece are in different words of it, since
+ * their runs are four apart. Such copies leave the L1 alone, which has little room beside bricks.
  */
 #include "passes/schedule/brick.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/tile.h"
+
+enum { PIECE = 16 }; /* bytes of the widest copy */
 
 /* Does what lanes read so many bytes apart meet in few banks? Elements that both walks share are read side by side. */
 static bool meets(int64_t apart, int64_t shared) {
@@ -55,6 +59,11 @@ static void find_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, con
 /* Lanes that store several elements go from run to run in steps of as many, which a piece between groups of runs spreads over all banks. */
 static void group_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
     int64_t bytes = sn_schedule_brick_piece(b, w), v = (bytes > SN_TILE_WORD ? bytes : SN_TILE_WORD) / b->least;
+    if (q->spread) {
+        q->group = SN_LINE / PIECE;
+        q->gap = q->v;
+        return;
+    }
     bool steps = q->n_runs && q->n_common < b->stored.n && q->runs[0] == b->stored.at[q->n_common];
     if (!steps || v % q->common || v < 2 * q->common) return;
     q->group = v / q->common;
@@ -95,6 +104,11 @@ static bool is_aligned(const sn_schedule_brick *b, const sn_schedule_brick_part 
     return true;
 }
 
+/* Lanes go from run to run, and each run begins an odd number of elements behind the one before it. */
+static bool spreads(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+    return q->common == 1 && q->n_runs && q->runs[0] == b->stored.at[0] && w->strides[q->runs[0]] % 2;
+}
+
 /* Words where elements are less, wider pieces where lanes find them so in both walks, or stay inside of a run. */
 static void choose_pieces(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
     int64_t bytes = q->bytes;
@@ -103,10 +117,15 @@ static void choose_pieces(const sn_schedule_brick *b, sn_schedule_brick_part *q,
     if (q->v < word) q->v = word;
     while (q->v > word && !is_aligned(b, q, w, q->v)) q->v /= 2;
     bool inside = !q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common];
-    int64_t most = sn_least(16, q->align);
+    int64_t most = sn_least(PIECE, q->align);
     if (inside && most > q->v * bytes && q->length * bytes >= SN_BRICK_RUN) {
         q->v = most / bytes;
         q->anywhere = !is_aligned(b, q, w, q->v);
+        return;
+    }
+    if (spreads(b, q, w) && most == PIECE && q->v * bytes < PIECE && q->length * bytes >= SN_BRICK_RUN) {
+        q->v = PIECE / bytes;
+        q->anywhere = q->spread = true;
         return;
     }
     if (q->v == 1 || is_aligned(b, q, w, q->v)) return;
