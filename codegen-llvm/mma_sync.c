@@ -84,6 +84,15 @@ static lv permuted(const warps *w, const operand *op, lv offset) {
     return em_xor(em, offset, em_shl(em, number, c32(w, PIECE_SHIFT)));
 }
 
+/* Where the operand begins, if that is no arithmetic. */
+static lv begin_of_operand(const warps *w, const operand *op) {
+    int64_t at = 0;
+    lv p = w->g->memory[op->o->buf.i];
+    if (op->o->at.i && !sn_ix_is_const(w->g->m, op->o->at, &at)) return p;
+    lv far = c32(w, at * w->bytes);
+    return at ? LLVMBuildInBoundsGEP2(w->g->em.b, w->g->em.cg->i8, p, &far, 1, "") : p;
+}
+
 /* Of a byte below 1024. */
 static int64_t permuted_constant(const warps *w, const operand *op, int64_t offset) {
     return offset ^ ((offset >> ROW_SHIFT & rows_moved(w, op)) << PIECE_SHIFT);
@@ -122,7 +131,7 @@ static lv address(const warps *w, const operand *op, int64_t row, int64_t q, spo
         offset = permuted(w, op, plus(w, offset, c32(w, same)));
         same = 0;
     }
-    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, w->g->memory[o->buf.i], &offset, 1, "");
+    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, begin_of_operand(w, op), &offset, 1, "");
     lv far = c32(w, same);
     return LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &far, 1, "");
 }
@@ -211,7 +220,7 @@ static void load_overlap(const warps *w, const operand *op, int64_t place, uint3
     at = plus(w, at, rest(w, w->lane, PART_ROWS));
     if (op->first) at = plus(w, at, op->first);
     lv offset = scaled(w, at, PART_BYTES), far = c32(w, place * PART_BYTES);
-    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, w->g->memory[op->o->buf.i], &offset, 1, "");
+    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, begin_of_operand(w, op), &offset, 1, "");
     p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &far, 1, "");
     snprintf(name, sizeof name, "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x%u.b16", n);
     lv x = sn_em_call(em, name, LLVMTypeOf(p), &p, 1);

@@ -62,7 +62,8 @@ sn_ix sn_mma_fragment_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix
 /* Rows that overlap. */
 static sn_ix overlapping(sn_module *m, const sn_mma_operand *o, sn_ix row, sn_ix q) {
     sn_ix inside = sn_ix_fma(m, o->width, row, sn_ix_modc(m, q, o->run));
-    return sn_ix_fma(m, o->jump, sn_ix_divc(m, q, o->run), inside);
+    sn_ix offset = sn_ix_fma(m, o->jump, sn_ix_divc(m, q, o->run), inside);
+    return o->at.i ? sn_ix_add(m, o->at, offset) : offset;
 }
 
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q) {
@@ -200,18 +201,19 @@ static bool at_step(int64_t *out, matcher *t, sn_ix e, int64_t q) {
     return sn_ix_is_const(t->m, begin_of(t, sn_ix_subst(t->m, e, &depth, &step, 1)), out);
 }
 
-/* Rows that overlap, for instructions of a warp: they begin where the buffer does, and the next steps lie whole pieces on. */
+/* Rows that overlap, for instructions of a warp: they begin with a piece, and the next steps lie whole pieces on. */
 static bool finds_overlap(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, sn_ix row) {
     enum { PIECE = 16 };
     const sn_buf_rec *b = sn_buf_get(t->m, r->buf);
     int64_t k = info(t->n)->k, begin, next = 0;
     if (sn_mma_is_async(t->n->mma) || k * sn_dtype_bytes(b->dtype) != 2 * PIECE) return false;
-    if (b->swizzle || !at_step(&begin, t, r->ix, 0) || begin) return false;
     *o = (sn_mma_operand){.buf = r->buf, .rows = o->rows, .width = PIECE / sn_dtype_bytes(b->dtype)};
+    if (b->swizzle || !at_step(&begin, t, r->ix, 0) || begin % o->width) return false;
+    o->at = sn_ix_const(t->m, begin);
     for (o->run = k; o->run <= t->n->depth; o->run += k) {
         if (t->n->depth % o->run) continue;
         if (o->run < t->n->depth && !at_step(&next, t, r->ix, o->run)) return false;
-        o->jump = o->run < t->n->depth ? next : 0;
+        o->jump = o->run < t->n->depth ? next - begin : 0;
         if (o->jump % o->width) continue;
         if (sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix)) return true;
     }

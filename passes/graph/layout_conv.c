@@ -20,7 +20,7 @@
  * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought:
  * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
  * operands have what is not summed innermost. One that is left to a library has channels innermost in image and weights where
- * the image can be had so, and else stays as it is. Legality: always; padded channels and taps are products of zeros (an
+ * the image can be had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and taps are products of zeros (an
  * infinity in a pixel that a joined window reaches without a tap makes nan).
  */
 #include "ir/graph/build.h"
@@ -207,6 +207,32 @@ static double windows_cycles(const sn_target *t, const shape *s) {
     return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
+static double more(double a, double b) { return a > b ? a : b; }
+
+/* Of matrix instructions that do windows of halves as bands of taps (passes/schedule/window_bands.c), as that class counts them for
+ * its blocks; 0: they do none. */
+static double bands_cycles(const sn_target *t, const shape *s) {
+    enum { BAND = 8, K = 16, WIDEST = 64, PIXELS = 128, SIDE = 4, BLOCK = 2048, ISSUES = 128, PRODUCT = 2 };
+    uint32_t last = s->g.n - 1;
+    int64_t width = s->weights[s->rank - 1], reach = (width - 1) * s->g.dilation[last] + 1, line = s->result[s->rank - 1];
+    double run = (double)(whole(BAND - 1 + reach, K) * K), piece = BAND;
+    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || run > WIDEST) return 0;
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->g.stride[k] != 1) return 0;
+    while (s->image[s->rank - 1] % (int64_t)piece) piece /= 2;
+    double wide = (double)(whole(line + reach - 1, BAND) * BAND) / (double)line, side = (double)s->result[1] / s->g.groups;
+    double pixels = (double)(s->result[0] * s->pixels), results = pixels * (double)s->result[1], image = (double)s->image[0];
+    double steps = (double)(s->weights[1] * s->taps / width) * run / K;
+    for (uint32_t k = 1; k < s->rank; k++) image *= (double)s->image[k];
+    double products = results * wide / PIXELS * steps * PRODUCT;
+    double copied = image * more(side / SIDE, 1) / piece * SN_CHOICE_BANDS_PIECE, stored = results / 2 * SN_CHOICE_BANDS_PIECE;
+    double weights = results / BLOCK * steps * K * BAND * SN_CHOICE_BANDS_TAP;
+    double memory = (image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
+    double longest = more(more(products, memory), (copied + stored + weights) / ISSUES);
+    double all = products + memory + (copied + stored + weights) / ISSUES;
+    return (longest + (all - longest) / SIDE) / t->units;
+}
+
 /* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
 static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies, double others) {
     sn_product p = {.node = x,
@@ -217,6 +243,8 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t t
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
     double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    double bands = s->g.groups > 1 ? 0 : bands_cycles(cx->target, s);
+    if (bands > 0 && bands * SN_CHOICE_BANDS / 100 < threads) threads = bands * SN_CHOICE_BANDS / 100;
     return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < threads + others;
 }
 
@@ -240,11 +268,13 @@ static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_
     return either ? SN_LAYOUT_ANY : SN_LAYOUT_FIRST;
 }
 
-static bool is_left_to_library(const sn_module *m, sn_nd x) {
-    static const char library[] = "library";
+/* Does the graph name that class for it? */
+static bool is_scheduled(const sn_module *m, sn_nd x, const char *cls) {
     const sn_attr *schedule = sn_node_attr(m, x, SN_ATTR_SCHEDULE);
-    return schedule && !strncmp(schedule->text, library, sizeof library - 1);
+    return schedule && !strncmp(schedule->text, cls, strlen(cls));
 }
+
+static bool is_left_to_library(const sn_module *m, sn_nd x) { return is_scheduled(m, x, "library"); }
 
 /* Gradients keep their weights, which cuDNN has the other way round. */
 static sn_layout_way way_for_library(const sn_module *m, sn_nd x, const shape *s, bool image_offered) {
@@ -260,6 +290,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
     if (is_left_to_library(cx->m, x)) return way_for_library(cx->m, x, &s, image_offered);
+    if (is_scheduled(cx->m, x, "window")) return SN_LAYOUT_ANY;
     const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;

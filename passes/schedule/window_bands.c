@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_BLOCKS = 8, MOST_RUN = 64, MOST_WARPS = 8 };
+enum { MOST_BLOCKS = 8, MOST_RUN = 64, MOST_WARPS = 8, MOST_ALIKE = 16 };
 
 static const sn_stmt_rec *def_of(const sn_window_bands *b, sn_val v) {
     return sn_stmt_get(b->w.m, sn_val_get(b->w.m, v)->def);
@@ -186,8 +186,16 @@ static void find_images(sn_window_bands *b) {
     }
 }
 
+/* As many planes side by side as divide all planes of an image. */
+static void find_alike(sn_window_bands *b) {
+    int64_t all = b->w.n_planes / b->images;
+    b->alike = 1;
+    for (int64_t n = 2; n <= MOST_ALIKE && b->w.shares; n++)
+        if (all % n == 0 && sn_window_plane_stride(&b->w, n) == 0) b->alike = n;
+}
+
 static bool moves_by_one(const sn_window *w) {
-    return w->lanes < 0 && w->steps == 1 && w->column.step == 1 && w->column.unit == 1 &&
+    return w->lanes < 0 && w->column.step == 1 && w->column.unit == 1 &&
            (!w->row.there || w->row.step == 1);
 }
 
@@ -201,6 +209,7 @@ bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx 
     if (!find_product(b)) return false;
     find_image(b);
     find_images(b);
+    find_alike(b);
     find_bands(b);
     *why_not = "windows reach over more than bands do";
     return b->run <= MOST_RUN;
@@ -219,6 +228,17 @@ static int64_t groups_of(const sn_window_bands *b, int64_t columns) {
     return sn_ceil_div(places > columns - b->first ? places : columns - b->first, SN_BAND);
 }
 
+/* Instructions of a warp that multiply what is at hand. */
+static int64_t products_of(const sn_window_bands *b) {
+    return b->at_hand * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k);
+}
+
+static int64_t bytes_of(const sn_window_bands *b) {
+    return b->at_hand * (b->elements * b->stages + b->weights) * sn_dtype_bytes(b->half);
+}
+
+static bool is_much(const sn_window_bands *b) { return bytes_of(b) > SN_BANDS_BYTES || products_of(b) > SN_BANDS_CODE; }
+
 bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     const sn_window *w = &b->w;
     const sn_mma_info *mma = &sn_mmas[b->mma];
@@ -232,11 +252,20 @@ bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     b->lines = sn_window_places(&w->row, b->rows);
     int64_t all = warps * b->blocks * mma->m, jump = llabs(w->row.dilation) * SN_BAND * b->groups;
     if (all < b->rows * b->groups) return false;
-    b->weights = SN_BAND * b->run * w->row.taps;
+    b->side = SN_BANDS_SUMS / (mma->m / 4) / b->blocks;
+    if (b->side > b->alike) b->side = b->alike;
+    while (b->side > 1 && b->alike % b->side) b->side--;
+    if (b->side < 1) b->side = 1;
+    b->weights = b->side * SN_BAND * b->run * w->row.taps;
     /* A whole number of lines, of which rows of the product that have no result see some. */
     b->elements = (all - 1) * SN_BAND + (w->row.taps - 1) * jump + b->run;
     b->elements = sn_ceil_div(b->elements, SN_BAND * b->groups) * SN_BAND * b->groups;
-    b->grid[0] = b->images / b->planes, b->grid[1] = w->n_planes / b->images;
+    b->at_hand = w->steps;
+    b->stages = 1;
+    while (w->steps % b->at_hand || (b->at_hand > 1 && is_much(b))) b->at_hand--;
+    if (b->image.i && b->piece * sn_dtype_bytes(b->half) >= SN_WINDOW_BANK && b->planes * w->steps > b->at_hand)
+        b->stages = 2;
+    b->grid[0] = b->images / b->planes, b->grid[1] = w->n_planes / b->images / b->side;
     b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
     return true;
 }
@@ -250,41 +279,41 @@ static double memory_bytes(const sn_window *w) {
     return least(in, read) + (double)w->sh->rows * w->stored_bytes;
 }
 
-/* Instructions of all threads for a plane. */
+/* Instructions of all threads for an image. */
 static double instructions(const sn_window_bands *b) {
     const sn_window *w = &b->w;
     double copied = (double)b->elements / (double)b->piece, pairs = (double)(b->rows * b->groups * SN_BAND) / 2;
     double copy = b->image.i ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY_LINES + w->element_ops;
-    double issued = copied * copy + (double)b->weights * SN_BANDS_WEIGHT / (double)b->planes;
-    return issued + pairs * (SN_BANDS_STORE + 2.0 * w->rest_ops) + (double)b->threads * SN_WINDOW_BEGIN;
+    double weights = (double)b->weights * SN_BANDS_WEIGHT / (double)(b->at_hand == w->steps ? b->planes : 1);
+    double issued = (double)w->steps * (copied * copy + weights) + (double)b->threads * SN_WINDOW_BEGIN;
+    return issued + pairs * (double)b->side * (SN_BANDS_STORE + 2.0 * w->rest_ops);
 }
 
 static double registers(const sn_window_bands *b) {
-    double rows = (double)b->blocks * (4 + 2 * 4), once = SN_OTHER_REGS + 2 * SN_BAND;
-    return once + rows;
+    double once = SN_OTHER_REGS + 2 * (double)b->side * 2;
+    return once + (double)b->blocks * (double)(4 * b->side + 2 * 4);
 }
 
 static double count_cycles(const sn_window_bands *b) {
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
-    double bytes = (double)(b->elements + b->weights) * sn_dtype_bytes(b->half), planes = (double)b->w.n_planes;
+    double bytes = (double)bytes_of(b), turns = (double)(b->w.steps / b->at_hand);
     double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
                        (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
     fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (registers(b) * (double)b->threads)));
     if (fit < 1 || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
-    double parts_of_plane = (double)(b->grid[2] * b->grid[3]), all = planes * parts_of_plane;
-    double blocks = all / (double)b->planes;
-    double each = sn_waves(blocks, t->units) * (double)b->planes, steps = (double)(b->w.row.taps * b->run / mma->k);
-    double products = (double)b->threads / SN_WARP * (double)b->blocks * steps * mma->m * mma->n * mma->k;
-    double issued = instructions(b) + products / (mma->m * mma->n * mma->k) * SN_WARP;
-    double moved = 3 * bytes / SN_LINE, memory = memory_bytes(&b->w) / t->units / t->cycle_bytes;
-    double cache = all * bytes / t->units / SN_PRODUCT_CACHE;
-    double parts[] = {memory, cache, each * issued / SN_ISSUES, each * products / mma->rate, each * moved,
-                      each / (double)b->planes * SN_WINDOW_START};
+    double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]), images = blocks * (double)b->planes;
+    double each = sn_waves(blocks, t->units) * (double)b->planes;
+    double given = (double)b->threads / SN_WARP * (double)products_of(b) * turns;
+    double issued = instructions(b) + given * SN_WARP;
+    double moved = 3 * bytes * turns / SN_LINE, memory = memory_bytes(&b->w) / t->units / t->cycle_bytes;
+    double cache = images * bytes * turns / t->units / SN_PRODUCT_CACHE;
+    double parts[] = {memory, cache, each * issued / SN_ISSUES, each * given * mma->m * mma->n * mma->k / mma->rate,
+                      each * moved, each / (double)b->planes * SN_WINDOW_START};
     double longest = 0, sum = 0;
     for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
     longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
-    double alone = 2.0 * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
+    double alone = (1 + turns) * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
     return most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
 }
 
@@ -340,15 +369,20 @@ static void consider_all(choice *c) {
         }
 }
 
-/* Do the other classes need as many cycles, or more? Class window answers for itself and those that it compares itself with. */
-static sn_status gains(bool *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *pinned,
-                       double cycles) {
-    sn_sched_list others = {0};
+/* What would be chosen else: class window answers for itself and those that it compares itself with; where it gives way, it is the
+ * product by tiles. 0: nobody knows. */
+static sn_status other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                              const sn_sched *pinned) {
+    sn_sched_list threads = {0}, tiles = {0};
+    const char *why_not;
     sn_pass_ctx quiet = *cx;
     quiet.remark = NULL;
-    SN_TRY(sn_schedule_window_candidates(&others, &quiet, k, sh, pinned));
-    *out = others.n && cycles * 100 <= others.cycles * SN_WINDOW_GAIN;
-    sn_remark(cx, sn_kern_get(cx->m, k)->name, "bands: %.0f cycles; by threads: %.0f", cycles, others.n ? others.cycles : 0);
+    *out = 0;
+    SN_TRY(sn_schedule_window_candidates(&threads, &quiet, k, sh, pinned));
+    if (threads.n) return *out = threads.cycles, SN_OK;
+    if (!sn_schedule_contract_applies(&why_not, &quiet, k, sh)) return SN_OK;
+    SN_TRY(sn_schedule_contract_candidates(&tiles, &quiet, k, sh, pinned));
+    *out = tiles.n ? tiles.cycles : 0;
     return SN_OK;
 }
 
@@ -356,7 +390,8 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
                                               const sn_schedule_shape *sh, const sn_sched *pinned) {
     sn_window_bands b;
     const char *why_not;
-    bool better = true, open = pinned->cls == SN_SCHED_NONE;
+    bool open = pinned->cls == SN_SCHED_NONE;
+    double other = 0;
     choice c = {.b = &b, .pinned = pinned};
     if (!open && !pinned->bands) return SN_OK;
     if (!sn_window_bands_find(&b, &why_not, cx, k, sh)) return SN_OK;
@@ -365,7 +400,10 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no bands of windows as its schedule says",
                        sn_kern_get(cx->m, k)->name);
     if (!c.cycles) return SN_OK;
-    if (open) SN_TRY(gains(&better, cx, k, sh, pinned, c.cycles));
-    if (better) sn_schedule_propose(out, cx, &c.best);
+    if (open) SN_TRY(other_cycles(&other, cx, k, sh, pinned));
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "bands: %.0f cycles; else: %.0f", c.cycles, other);
+    if (open && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
+    sn_schedule_propose(out, cx, &c.best);
+    out->cycles = c.cycles;
     return SN_OK;
 }

@@ -34,12 +34,16 @@ typedef struct sn_window_bands {
     int64_t first;  /* the first result of a line is this one, 0 or less */
     int64_t zeros;  /* places that every line begins with, in front of the image, if pieces of whole lines do */
     int64_t images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
+    int64_t alike;  /* planes side by side that have the same elements: results of a group */
     /* Of a header: */
     int64_t rows, columns, planes; /* results of a block, one plane after the other, of the same weights */
     int64_t groups, lines;         /* bands of a line, lines of a plane's image */
     int64_t threads, blocks;       /* blocks of 16 rows of the product, of a warp */
+    int64_t side;                  /* planes of the same elements that a block has side by side */
+    int64_t at_hand;               /* steps of the sum besides taps (channels) whose images it has together */
     int64_t grid[4];               /* blocks along images, planes of one, rows, columns */
-    int64_t elements, weights;     /* of the image and the bands of a plane, in shared memory */
+    int64_t stages;                /* images at hand or on their way: 2 in a pipe */
+    int64_t elements, weights;     /* of the image and the bands of a step, in shared memory */
 } sn_window_bands;
 
 bool sn_window_bands_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
