@@ -37,10 +37,10 @@ typedef struct known_part {
 
 typedef struct operand {
     const sn_mma_operand *o;
-    lv first;       /* row of the group's first block; NULL: 0 */
-    uint32_t block; /* rows of a block ... */
-    uint32_t all;   /* ... and of all blocks of a group */
-    lv *registers;  /* parts of all blocks at one step: block by block */
+    lv first;          /* row of the group's first block; NULL: 0 */
+    uint32_t block;    /* rows of a block ... */
+    uint32_t all;      /* ... and of all blocks of a group */
+    lv *registers;     /* parts of all blocks at one step: block by block */
     known_part *known; /* rows that overlap: by where a part begins, in parts; NULL: no */
 } operand;
 

@@ -72,7 +72,7 @@ typedef struct sn_mma_operand {
     bool across;
     bool in_registers;
     int64_t run, jump; /* rows overlap: steps side by side, and elements from these to the next ones; 0: they do not */
-    sn_ix at; /* where the tile begins in the buffer; none: at its first element */
+    sn_ix at;          /* where the tile begins in the buffer; none: at its first element */
 } sn_mma_operand;
 
 /* As few lines from columns that lie across to the next ones, so that they share lines. */

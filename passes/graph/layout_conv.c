@@ -208,33 +208,54 @@ static double windows_cycles(const sn_target *t, const shape *s) {
 }
 
 static double more(double a, double b) { return a > b ? a : b; }
+static double less(double a, double b) { return a < b ? a : b; }
 
-/* Of matrix instructions that do windows of halves as bands of taps (passes/schedule/window_bands.c), as that class counts them for
- * its blocks; 0: they do none. */
-static double bands_cycles(const sn_target *t, const shape *s) {
-    enum { BAND = 8, K = 16, WIDEST = 64, PIXELS = 128, SIDE = 4, BLOCK = 2048, ISSUES = 128, PRODUCT = 2 };
-    uint32_t last = s->g.n - 1;
-    int64_t width = s->weights[s->rank - 1], reach = (width - 1) * s->g.dilation[last] + 1, line = s->result[s->rank - 1];
-    double run = (double)(whole(BAND - 1 + reach, K) * K), piece = BAND;
-    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || run > WIDEST) return 0;
+/* What matrix instructions do windows of halves with, as bands of taps (passes/schedule/window_bands.h). */
+typedef struct banded {
+    double pixels, image; /* results of a channel, with those at the ends of lines; elements */
+    double steps;         /* of an instruction, for a result */
+    double piece, again;  /* elements that are copied together; how often */
+} banded;
+
+enum { BAND = 8, BAND_STEP = 16, BAND_WIDEST = 64, BAND_SIDE = 4 };
+
+static bool is_banded(banded *out, const shape *s) {
+    uint32_t last = s->rank - 1;
+    int64_t width = s->weights[last], reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
+    int64_t steps = whole(BAND - 1 + reach, BAND_STEP), piece = BAND;
+    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST) return false;
     for (uint32_t k = 0; k < s->g.n; k++)
-        if (s->g.stride[k] != 1) return 0;
-    while (s->image[s->rank - 1] % (int64_t)piece) piece /= 2;
-    double wide = (double)(whole(line + reach - 1, BAND) * BAND) / (double)line, side = (double)s->result[1] / s->g.groups;
-    double pixels = (double)(s->result[0] * s->pixels), results = pixels * (double)s->result[1], image = (double)s->image[0];
-    double steps = (double)(s->weights[1] * s->taps / width) * run / K;
-    for (uint32_t k = 1; k < s->rank; k++) image *= (double)s->image[k];
-    double products = results * wide / PIXELS * steps * PRODUCT;
-    double copied = image * more(side / SIDE, 1) / piece * SN_CHOICE_BANDS_PIECE, stored = results / 2 * SN_CHOICE_BANDS_PIECE;
-    double weights = results / BLOCK * steps * K * BAND * SN_CHOICE_BANDS_TAP;
-    double memory = (image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
-    double longest = more(more(products, memory), (copied + stored + weights) / ISSUES);
-    double all = products + memory + (copied + stored + weights) / ISSUES;
-    return (longest + (all - longest) / SIDE) / t->units;
+        if (s->g.stride[k] != 1) return false;
+    while (s->image[last] % piece) piece /= 2;
+    *out = (banded){.pixels = (double)(s->result[0] * s->pixels), .image = (double)s->image[0], .piece = (double)piece};
+    out->pixels *= (double)(whole(line + reach - 1, BAND) * BAND) / (double)line;
+    for (uint32_t k = 1; k < s->rank; k++) out->image *= (double)s->image[k];
+    out->steps = (double)(s->weights[1] * (s->taps / width) * steps);
+    out->again = more((double)(s->result[1] / s->g.groups) / BAND_SIDE, 1);
+    return true;
 }
 
-/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
-static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies, double others) {
+/* Of such instructions, and of the threads around them; 0: they do it not. */
+static double bands_cycles(const sn_target *t, const shape *s) {
+    enum { ROWS = 128, BLOCK = 2048, ISSUES = 128, PRODUCT = 2 };
+    banded b;
+    if (!is_banded(&b, s)) return 0;
+    double results = b.pixels * (double)s->result[1], units = less(t->units, 1 + b.pixels / BLOCK);
+    double products = results / ROWS * b.steps * PRODUCT;
+    double issued = (b.image * b.again / b.piece + results / 2) * SN_CHOICE_BANDS_PIECE;
+    issued += results / BLOCK * b.steps * BAND_STEP * BAND * SN_CHOICE_BANDS_TAP;
+    double memory = (b.image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
+    double longest = more(more(products, memory), issued / ISSUES), all = products + memory + issued / ISSUES;
+    double turns = (double)whole(s->weights[1], BAND_SIDE) * SN_CHOICE_BANDS_TURN;
+    return (longest + (all - longest) / BAND_SIDE) / units + SN_CHOICE_BEGIN + turns;
+}
+
+/* Cycles of products: by boxes, so many groups together, and by threads. */
+typedef struct ways {
+    double boxes, threads;
+} ways;
+
+static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
                     .batch = s->g.groups / together,
@@ -243,9 +264,24 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t t
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
     double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
-    double bands = s->g.groups > 1 ? 0 : bands_cycles(cx->target, s);
-    if (bands > 0 && bands * SN_CHOICE_BANDS / 100 < threads) threads = bands * SN_CHOICE_BANDS / 100;
-    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < threads + others;
+    return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
+}
+
+/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
+static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies, double others) {
+    ways w = ways_of(cx, x, s, mma, together);
+    return w.boxes + copies < w.threads + others;
+}
+
+/* Are bands sooner than both, where the image has to be brought back from channels-last if it is offered so? */
+static bool bands_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered, double copies) {
+    enum { HUNDRED = 100 };
+    double bands = bands_cycles(cx->target, s) * SN_CHOICE_BANDS / HUNDRED;
+    ways w = ways_of(cx, x, s, mma, 1);
+    /* Few results are rows that threads do, each for itself. */
+    if (s->result[1] <= SN_CHOICE_SKINNY) w.boxes = w.threads;
+    if (bands > 0 && image_offered) bands += conversion_cycles(cx->target, s, s->image);
+    return bands > 0 && bands < w.boxes + copies && bands < w.threads;
 }
 
 /* No zeros between elements. */
@@ -303,6 +339,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
     if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, image_offered, copies);
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
+    if (bands_pay(cx, x, &s, mma, image_offered, copies)) return image_offered ? SN_LAYOUT_FIRST : SN_LAYOUT_ANY;
     if (!pays(cx, x, &s, mma, 1, copies, 0)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;

@@ -51,7 +51,8 @@ static bool find_product(sn_window_bands *b) {
     const sn_stmt_rec *top = sn_stmt_get(w->m, w->nest->top);
     const sn_stmt_rec *yield = sn_stmt_get(w->m, sn_stmt_get(w->m, w->inner)->last);
     const sn_stmt_rec *product = def_of(b, yield->in[0]);
-    if (top->n_combs != 1 || top->combs[0] != SN_COMB_SUM || sn_val_get(w->m, top->result)->dtype != SN_F32) return false;
+    if (top->n_combs != 1 || top->combs[0] != SN_COMB_SUM || sn_val_get(w->m, top->result)->dtype != SN_F32)
+        return false;
     if (product->op != SN_LOP_MUL) return false;
     bool right = product->in[1].i == w->value.i;
     if (!right && product->in[0].i != w->value.i) return false;
@@ -150,7 +151,8 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
         int64_t x = zeros_of(b, r->in[0]), y = zeros_of(b, r->in[1]);
         return x > y ? x : y;
     }
-    if (r->op != SN_LOP_IN || sn_ix_uses_vals(b->w.m, r->ix) || !by_pieces(&at, &along, b, r->ix, 1) || !along) return 0;
+    if (r->op != SN_LOP_IN || sn_ix_uses_vals(b->w.m, r->ix) || !by_pieces(&at, &along, b, r->ix, 1) || !along)
+        return 0;
     at += sn_window_first_place(&b->w.column) - b->lead;
     return at < 0 ? -at : 0;
 }
@@ -195,8 +197,7 @@ static void find_alike(sn_window_bands *b) {
 }
 
 static bool moves_by_one(const sn_window *w) {
-    return w->lanes < 0 && w->column.step == 1 && w->column.unit == 1 &&
-           (!w->row.there || w->row.step == 1);
+    return w->lanes < 0 && w->column.step == 1 && w->column.unit == 1 && (!w->row.there || w->row.step == 1);
 }
 
 bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
@@ -291,7 +292,7 @@ static double instructions(const sn_window_bands *b) {
 
 static double registers(const sn_window_bands *b) {
     double once = SN_OTHER_REGS + 2 * (double)b->side * 2;
-    return once + (double)b->blocks * (double)(4 * b->side + 2 * 4);
+    return once + (double)b->blocks * (double)(4 * b->side + 2 * 4) + (double)(b->w.steps > 1 ? SN_OTHER_REGS : 0);
 }
 
 static double count_cycles(const sn_window_bands *b) {
@@ -301,15 +302,19 @@ static double count_cycles(const sn_window_bands *b) {
     double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
                        (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
     fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (registers(b) * (double)b->threads)));
-    if (fit < 1 || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
+    if (fit < 1 || registers(b) > SN_WINDOW_REGS || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]), images = blocks * (double)b->planes;
     double each = sn_waves(blocks, t->units) * (double)b->planes;
     double given = (double)b->threads / SN_WARP * (double)products_of(b) * turns;
     double issued = instructions(b) + given * SN_WARP;
     double moved = 3 * bytes * turns / SN_LINE, memory = memory_bytes(&b->w) / t->units / t->cycle_bytes;
     double cache = images * bytes * turns / t->units / SN_PRODUCT_CACHE;
-    double parts[] = {memory, cache, each * issued / SN_ISSUES, each * given * mma->m * mma->n * mma->k / mma->rate,
-                      each * moved, each / (double)b->planes * SN_WINDOW_START};
+    double parts[] = {memory,
+                      cache,
+                      each * issued / SN_ISSUES,
+                      each * given * mma->m * mma->n * mma->k / mma->rate,
+                      each * moved,
+                      each / (double)b->planes * SN_WINDOW_START};
     double longest = 0, sum = 0;
     for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
     longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
@@ -402,7 +407,7 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
     if (!c.cycles) return SN_OK;
     if (open) SN_TRY(other_cycles(&other, cx, k, sh, pinned));
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "bands: %.0f cycles; else: %.0f", c.cycles, other);
-    if (open && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
+    if (open && c.cycles * 100 > other * SN_BANDS_GAIN) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;
     return SN_OK;

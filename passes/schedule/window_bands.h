@@ -24,17 +24,18 @@ typedef struct sn_window_bands {
     sn_window w;
     sn_mma mma;
     sn_dtype half;
-    sn_val weight;  /* what an element is multiplied by */
-    sn_val image;   /* the element as a half, if it is a load and no more: then threads copy pieces */
-    sn_val mask;    /* ... where it holds, the same for all of a piece; none: everywhere */
-    int64_t reach;  /* places of a window along a row ... */
-    int64_t run;    /* ... and of a band: whole steps of an instruction */
-    int64_t piece;  /* elements that are copied together */
-    int64_t lead;   /* places of a line in front of the first one, so that pieces are aligned */
-    int64_t first;  /* the first result of a line is this one, 0 or less */
-    int64_t zeros;  /* places that every line begins with, in front of the image, if pieces of whole lines do */
-    int64_t images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
-    int64_t alike;  /* planes side by side that have the same elements: results of a group */
+    sn_val weight; /* what an element is multiplied by */
+    sn_val image;  /* the element as a half, if it is a load and no more: then threads copy pieces */
+    sn_val mask;   /* ... where it holds, the same for all of a piece; none: everywhere */
+    int64_t reach; /* places of a window along a row ... */
+    int64_t run;   /* ... and of a band: whole steps of an instruction */
+    int64_t piece; /* elements that are copied together */
+    int64_t lead;  /* places of a line in front of the first one, so that pieces are aligned */
+    int64_t first; /* the first result of a line is this one, 0 or less */
+    int64_t zeros; /* places that every line begins with, in front of the image, if pieces of whole lines do */
+    int64_t
+        images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
+    int64_t alike; /* planes side by side that have the same elements: results of a group */
     /* Of a header: */
     int64_t rows, columns, planes; /* results of a block, one plane after the other, of the same weights */
     int64_t groups, lines;         /* bands of a line, lines of a plane's image */

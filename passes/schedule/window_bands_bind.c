@@ -184,7 +184,8 @@ static void put_weights(binding *b, sn_cursor at) {
     sn_ix number = open_turns(b, &at, b->b.weights * b->b.at_hand), step = sn_ix_const(b->m, 0), own = number;
     if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, b->b.weights), own = sn_ix_modc(b->m, number, b->b.weights);
     sn_ix column = sn_ix_divc(b->m, own, of_row), q = sn_ix_modc(b->m, own, of_row), n = column, plane = b->plane;
-    if (b->b.side > 1) n = sn_ix_modc(b->m, column, SN_BAND), plane = sn_ix_add(b->m, plane, sn_ix_divc(b->m, column, SN_BAND));
+    if (b->b.side > 1)
+        n = sn_ix_modc(b->m, column, SN_BAND), plane = sn_ix_add(b->m, plane, sn_ix_divc(b->m, column, SN_BAND));
     /* Column n is the result first + n of its group, whose window begins there. */
     sn_ix e = sn_ix_addc(b->m, sn_ix_sub(b->m, sn_ix_modc(b->m, q, b->b.run), n), -(b->b.first + b->b.lead));
     sn_val mask = sn_put_in(b->m, at, e, sn_ix_const(b->m, b->b.reach));
@@ -257,7 +258,9 @@ static bool stores_pairs(binding *b) {
             if (!sn_ix_coef(b->m, r->ix, sn_stmt_axis(b->m, w->sh->outer.at[i]), &c)) return false;
             if (column ? c != 1 : c % PAIR) return false;
         }
-        if (!sn_ix_is_multiple(b->m, sn_ix_sub(b->m, r->ix, sn_ix_axis(b->m, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]))), PAIR))
+        if (!sn_ix_is_multiple(
+                b->m, sn_ix_sub(b->m, r->ix, sn_ix_axis(b->m, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]))),
+                PAIR))
             return false;
     }
     return true;
@@ -268,7 +271,8 @@ static void put_results(binding *b, sn_cursor at) {
     sn_contraction_copier c;
     bool pairs = stores_pairs(b);
     sn_ix x = open_loop(b, &at, "x", b->b.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = open_loop(b, &at, "h", b->b.blocks, SN_AXIS_UNROLL), j = open_loop(b, &at, "j", b->b.side, SN_AXIS_UNROLL);
+    sn_ix h = open_loop(b, &at, "h", b->b.blocks, SN_AXIS_UNROLL),
+          j = open_loop(b, &at, "j", b->b.side, SN_AXIS_UNROLL);
     sn_ix half = open_loop(b, &at, "e", PAIR, SN_AXIS_UNROLL);
     sn_ix zero = sn_ix_const(b->m, 0), e = sn_ix_scale(b->m, half, PAIR);
     sn_ix number = sn_mma_row(b->m, &b->nest, x, h, e);
@@ -283,12 +287,21 @@ static void put_results(binding *b, sn_cursor at) {
     if (b->b.grid[3] > 1)
         mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
     start_copier(b, &c, at, sn_ix_add(b->m, b->plane, j), zero);
-    if (w->row.there) sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), sn_ix_add(b->m, b->row, row));
+    if (w->row.there)
+        sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), sn_ix_add(b->m, b->row, row));
     sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), sn_ix_add(b->m, b->column, own));
     c.mask = mask;
     sn_ix from = sn_mma_element(b->m, &b->nest, x, h, j, sn_ix_add(b->m, e, lane));
     sn_contraction_becomes(&c, sn_stmt_get(b->m, w->nest->top)->result, sn_put_load(b->m, at, b->acc, from));
     sn_window_put_stores(&c, w);
+}
+
+/* Steps whose images are not at hand together. */
+static void put_turns(binding *b, sn_cursor at) {
+    b->turn = open_loop(b, &at, "c", b->b.w.steps / b->b.at_hand, SN_AXIS_SEQ);
+    put_image(b, at);
+    put_weights(b, at);
+    put_products(b, at);
 }
 
 void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
@@ -317,12 +330,14 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     if (whole) put_weights(&b, at);
     sn_ix image = sn_ix_fma(m, b.b.planes, block[0], open_loop(&b, &at, "i", b.b.planes, SN_AXIS_SEQ));
     b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
-    put_zeros(&b, at);
-    sn_cursor in = at;
-    b.turn = open_loop(&b, &in, "c", b.b.w.steps / b.b.at_hand, SN_AXIS_SEQ);
-    if (!whole) put_weights(&b, in);
-    put_image(&b, in);
-    put_products(&b, in);
+    if (whole) {
+        put_image(&b, at);
+        put_zeros(&b, at);
+        put_products(&b, at);
+    } else {
+        put_zeros(&b, at);
+        put_turns(&b, at);
+    }
     put_results(&b, at);
     sn_stmt_unlink(m, sh->outer.at[0]);
 }
