@@ -175,8 +175,15 @@ static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *s
     else one_run(g, s, st, zero, end, sn_ix_range(g->m, extent).lo < 1, state);
 }
 
-/* Every iteration is combined with those before it, but sumexp takes all of them at once at the end, and so do columns
- * of bytes. */
+/* Maxima and minima of f64 on a GPU, where a comparison takes the time of a product: as pairs are asked whether one is nan, it is three
+ * for two of them instead of four. */
+static bool by_pairs(const sn_gen *g, const sn_gen_states *st, uint32_t c) {
+    bool extreme = st->combs[c] == SN_COMB_MAX || st->combs[c] == SN_COMB_MIN;
+    return g->gpu && extreme && st->dtypes[st->first[c]] == SN_F64;
+}
+
+/* Every iteration is combined with those before it, but sumexp takes all of them at once at the end, and so do extremes of f64 and
+ * columns of bytes. */
 static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
     lv *sumexp[SN_COUNT(st->combs)], *rows[SN_COUNT(st->combs)], x[SN_GEN_STATES];
     if (n == 0) sn_gen_identities(g, st, state);
@@ -193,15 +200,17 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
             const lv *new = x + st->first[c];
             sn_gen_states one = sn_gen_states_of_one(st, c);
             if (st->combs[c] == SN_COMB_SUMEXP) sumexp[c][2 * i] = new[0], sumexp[c][2 * i + 1] = new[1];
-            else if (i) sn_gen_combine(g, &one, state + st->first[c], new);
+            else if (i && !by_pairs(g, st, c)) sn_gen_combine(g, &one, state + st->first[c], new);
             rows[c][i] = new[0];
         }
     }
     for (uint32_t c = 0; c < st->n_combs && g->lanes > 1; c++)
         sn_gen_combine_byte_rows(g, st->combs[c], st->dtypes[st->first[c]], rows[c], (uint32_t)n, state + st->first[c]);
-    for (uint32_t c = 0; c < st->n_combs && n > 1; c++)
-        if (st->combs[c] == SN_COMB_SUMEXP)
-            sn_gen_sumexp(g, st->dtypes[st->first[c]], state + st->first[c], sumexp[c], (uint32_t)n);
+    for (uint32_t c = 0; c < st->n_combs && n > 1; c++) {
+        lv *first = state + st->first[c];
+        if (st->combs[c] == SN_COMB_SUMEXP) sn_gen_sumexp(g, st->dtypes[st->first[c]], first, sumexp[c], (uint32_t)n);
+        else if (by_pairs(g, st, c)) *first = sn_gen_extreme_f64(&g->em, st->combs[c], rows[c], (uint32_t)n);
+    }
 }
 
 static bool as_vector(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
