@@ -16,6 +16,9 @@
  *
  * What the next products take is loaded in front of these ones, which cover its latency.
  *
+ * Of rows that overlap a part is 128 bytes that lie together, and a block may find it in the registers of a block or step before. What was
+ * taken long ago is loaded again: registers that wait are registers.
+ *
  * Rows are permuted as access.c does it: by exclusive or of bits of the byte's offset, which offsets that are multiples of 1024
  * leave as it is. So what is different between blocks is a constant of the instruction, after an exclusive or with a constant.
  */
@@ -24,13 +27,21 @@
 #include <stdio.h>
 
 enum { WARP = 32, PART_ROWS = 8, PART_BYTES = 16, MOST_PARTS = 4, PERIOD = 1024, MOST_REGISTERS = 16, ACROSS = 4 };
+enum { PAIR = 2, KEPT_RUNS = 2 };
+
+/* A part of rows that overlap which is in a register, and the run of steps in which it was taken last. */
+typedef struct known_part {
+    lv part;
+    int64_t run;
+} known_part;
 
 typedef struct operand {
     const sn_mma_operand *o;
-    lv first;       /* row of the group's first block; NULL: 0 */
-    uint32_t block; /* rows of a block ... */
-    uint32_t all;   /* ... and of all blocks of a group */
-    lv *registers;  /* parts of all blocks at one step: block by block */
+    lv first;          /* row of the group's first block; NULL: 0 */
+    uint32_t block;    /* rows of a block ... */
+    uint32_t all;      /* ... and of all blocks of a group */
+    lv *registers;     /* parts of all blocks at one step: block by block */
+    known_part *known; /* rows that overlap: by where a part begins, in parts; NULL: no */
 } operand;
 
 typedef struct warps {
@@ -73,6 +84,15 @@ static lv permuted(const warps *w, const operand *op, lv offset) {
     return em_xor(em, offset, em_shl(em, number, c32(w, PIECE_SHIFT)));
 }
 
+/* Where the operand begins, if that is no arithmetic. */
+static lv begin_of_operand(const warps *w, const operand *op) {
+    int64_t at = 0;
+    lv p = w->g->memory[op->o->buf.i];
+    if (op->o->at.i && !sn_ix_is_const(w->g->m, op->o->at, &at)) return p;
+    lv far = c32(w, at * w->bytes);
+    return at ? LLVMBuildInBoundsGEP2(w->g->em.b, w->g->em.cg->i8, p, &far, 1, "") : p;
+}
+
 /* Of a byte below 1024. */
 static int64_t permuted_constant(const warps *w, const operand *op, int64_t offset) {
     return offset ^ ((offset >> ROW_SHIFT & rows_moved(w, op)) << PIECE_SHIFT);
@@ -81,7 +101,8 @@ static int64_t permuted_constant(const warps *w, const operand *op, int64_t offs
 /* Do the bits of a block's offset stand apart from those of a thread's in it? */
 static bool is_apart(const warps *w, const operand *op) {
     int64_t lines = op->o->across ? w->n->depth : op->o->rows;
-    return lines * op->o->width * w->bytes % PERIOD == 0 && !(op->all & (op->all - 1));
+    bool powers = !(op->all & (op->all - 1)) && !(op->o->width & (op->o->width - 1));
+    return lines * op->o->width * w->bytes % PERIOD == 0 && powers;
 }
 
 /* Of the element that is `spot` away from row `row` of the group's and step q; where blocks stand apart, bits of q that the spot has
@@ -110,7 +131,7 @@ static lv address(const warps *w, const operand *op, int64_t row, int64_t q, spo
         offset = permuted(w, op, plus(w, offset, c32(w, same)));
         same = 0;
     }
-    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, w->g->memory[o->buf.i], &offset, 1, "");
+    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, begin_of_operand(w, op), &offset, 1, "");
     lv far = c32(w, same);
     return LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &far, 1, "");
 }
@@ -182,10 +203,70 @@ static void load_operand(const warps *w, const operand *op, uint32_t blocks, int
     }
 }
 
+/* ---- rows that overlap ---- */
+
+/* Where the part of row `row` and step q of the group begins, in parts along the sum: c elements. */
+static int64_t place_of(const warps *w, const operand *op, int64_t row, int64_t q) {
+    const sn_mma_operand *o = op->o;
+    return q / o->run * (o->jump / o->width) + row + q % o->run / w->length;
+}
+
+/* n parts from place `place` on: pairs along the sum, from 8 rows to the next. */
+static void load_overlap(const warps *w, const operand *op, int64_t place, uint32_t n, lv *out) {
+    sn_em *em = &w->g->em;
+    char name[64];
+    lv i = rest(w, divided(w, w->lane, PART_ROWS), n);
+    lv at = plus(w, scaled(w, divided(w, i, PAIR), PART_ROWS), rest(w, i, PAIR));
+    at = plus(w, at, rest(w, w->lane, PART_ROWS));
+    if (op->first) at = plus(w, at, op->first);
+    lv offset = scaled(w, at, PART_BYTES), far = c32(w, place * PART_BYTES);
+    lv p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, begin_of_operand(w, op), &offset, 1, "");
+    p = LLVMBuildInBoundsGEP2(em->b, em->cg->i8, p, &far, 1, "");
+    snprintf(name, sizeof name, "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x%u.b16", n);
+    lv x = sn_em_call(em, name, LLVMTypeOf(p), &p, 1);
+    for (uint32_t k = 0; k < n; k++) out[k] = LLVMBuildExtractValue(em->b, x, k, "");
+}
+
+static bool is_known(const operand *op, int64_t place, int64_t run) {
+    const known_part *k = &op->known[place];
+    return k->part && run - k->run <= KEPT_RUNS;
+}
+
+/* Both parts of 8 rows at step q; where those of the next 8 are not known either, these too. */
+static void know_pairs(const warps *w, const operand *op, int64_t row, int64_t q, bool next) {
+    int64_t place = place_of(w, op, row, q), run = q / op->o->run;
+    lv parts[2 * PAIR];
+    if (is_known(op, place, run) && is_known(op, place + 1, run)) return;
+    bool both = next && !(is_known(op, place + PART_ROWS, run) && is_known(op, place + PART_ROWS + 1, run));
+    load_overlap(w, op, place, both ? 2 * PAIR : PAIR, parts);
+    for (uint32_t i = 0; i < (both ? 2 * PAIR : PAIR); i++)
+        op->known[place + i / PAIR * PART_ROWS + i % PAIR] = (known_part){parts[i], run};
+}
+
+static void take_overlap(const warps *w, const operand *op, uint32_t blocks, int64_t q) {
+    uint32_t down = op->block / PART_ROWS, all = blocks * down, n = 0;
+    for (uint32_t i = 0; i < all; i++) know_pairs(w, op, (int64_t)i * PART_ROWS, q, i + 1 < all);
+    for (uint32_t h = 0; h < blocks; h++)
+        for (uint32_t j = 0; j < w->deep; j++)
+            for (uint32_t i = 0; i < down; i++) {
+                int64_t row = (int64_t)h * op->block + (int64_t)i * PART_ROWS;
+                known_part *k = &op->known[place_of(w, op, row, q) + j];
+                k->run = q / op->o->run;
+                op->registers[n++] = k->part;
+            }
+}
+
+static void make_known(const warps *w, operand *op) {
+    if (!op->o->run) return;
+    int64_t places = place_of(w, op, op->all, w->n->depth - w->info->k) + w->deep;
+    op->known = SN_NEWN(w->g->arena, known_part, places);
+}
+
 static operand make_operand(const warps *w, const sn_mma_operand *o, uint32_t block, uint32_t blocks, lv group) {
     operand op = {.o = o, .block = block, .all = block * blocks};
     if (group) op.first = scaled(w, group, (int64_t)block * blocks);
     op.registers = SN_NEWN(w->g->arena, lv, blocks * parts_of_block(w, &op));
+    make_known(w, &op);
     return op;
 }
 
@@ -308,16 +389,22 @@ static factors make_factors(const warps *w, lv group) {
                      .b = make_operand(w, &n->b, w->info->n, n->tiles_n, right)};
 }
 
+static void load_factor(const warps *w, const operand *op, uint32_t blocks, int64_t q) {
+    if (op->known) take_overlap(w, op, blocks, q);
+    else load_operand(w, op, blocks, q);
+}
+
 static void load_factors(const warps *w, const factors *f, int64_t q) {
     if (q >= w->n->depth) return;
-    load_operand(w, &f->a, w->n->tiles_m, q);
-    load_operand(w, &f->b, w->n->tiles_n, q);
+    load_factor(w, &f->a, w->n->tiles_m, q);
+    load_factor(w, &f->b, w->n->tiles_n, q);
 }
 
 void sn_gen_mma_sync(sn_gen *g, const sn_mma_nest *n) {
     warps w = start(g, n);
     lv group = n->threads > WARP ? sn_gen_group_number(g, WARP) : NULL;
     factors now = make_factors(&w, group), next = make_factors(&w, group);
+    next.a.known = now.a.known, next.b.known = now.b.known;
     uint32_t n_a = parts_of_block(&w, &now.a), n_b = parts_of_block(&w, &now.b);
     LLVMTypeRef function = type_of(&w, n_a + n_b);
     lv code = make_code(&w, function, n_a, n_b);

@@ -59,7 +59,15 @@ sn_ix sn_mma_fragment_element(sn_module *m, const sn_mma_nest *n, sn_ix x, sn_ix
     return sn_ix_fma(m, sn_mma_fragment_private(n), sn_ix_fma(m, n->threads, n->rank, owner), at);
 }
 
+/* Rows that overlap. */
+static sn_ix overlapping(sn_module *m, const sn_mma_operand *o, sn_ix row, sn_ix q) {
+    sn_ix inside = sn_ix_fma(m, o->width, row, sn_ix_modc(m, q, o->run));
+    sn_ix offset = sn_ix_fma(m, o->jump, sn_ix_divc(m, q, o->run), inside);
+    return o->at.i ? sn_ix_add(m, o->at, offset) : offset;
+}
+
 sn_ix sn_mma_offset(sn_module *m, const sn_mma_operand *o, int64_t depth, sn_ix row, sn_ix q) {
+    if (o->run) return overlapping(m, o, row, q);
     sn_ix along = o->across ? row : q, other = o->across ? q : row;
     int64_t rows = !o->across ? o->rows : o->steps ? o->steps : depth;
     sn_ix block = sn_ix_divc(m, along, o->width), inside = sn_ix_modc(m, along, o->width);
@@ -186,6 +194,32 @@ static bool lies_so(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, sn_ix r
     return sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix);
 }
 
+/* What an offset is at step q of the first element of thread 0. */
+static bool at_step(int64_t *out, matcher *t, sn_ix e, int64_t q) {
+    sn_axis depth = {sn_ix_get(t->m, t->q)->id};
+    sn_ix step = sn_ix_const(t->m, q);
+    return sn_ix_is_const(t->m, begin_of(t, sn_ix_subst(t->m, e, &depth, &step, 1)), out);
+}
+
+/* Rows that overlap, for instructions of a warp: they begin with a piece, and the next steps lie whole pieces on. */
+static bool finds_overlap(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, sn_ix row) {
+    enum { PIECE = 16 };
+    const sn_buf_rec *b = sn_buf_get(t->m, r->buf);
+    int64_t k = info(t->n)->k, begin, next = 0;
+    if (sn_mma_is_async(t->n->mma) || k * sn_dtype_bytes(b->dtype) != 2 * PIECE) return false;
+    *o = (sn_mma_operand){.buf = r->buf, .rows = o->rows, .width = PIECE / sn_dtype_bytes(b->dtype)};
+    if (b->swizzle || !at_step(&begin, t, r->ix, 0) || begin % o->width) return false;
+    o->at = sn_ix_const(t->m, begin);
+    for (o->run = k; o->run <= t->n->depth; o->run += k) {
+        if (t->n->depth % o->run) continue;
+        if (o->run < t->n->depth && !at_step(&next, t, r->ix, o->run)) return false;
+        o->jump = o->run < t->n->depth ? next - begin : 0;
+        if (o->jump % o->width) continue;
+        if (sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix)) return true;
+    }
+    return false;
+}
+
 /* An operand that is loaded from shared memory at (row, q). What lies there may have 2, 4, .. times the steps of the nest. */
 static bool find_operand(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, int64_t rows, sn_ix row) {
     enum { MOST = 16 };
@@ -198,6 +232,7 @@ static bool find_operand(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, in
     for (int across = 0; across <= mma->across; across++)
         for (int64_t times = 1; times <= (across ? MOST : 1); times *= 2)
             if (lies_so(t, o, r, row, across, times * t->n->depth)) return true;
+    if (finds_overlap(t, o, r, row)) return true;
     for (int64_t lines = 1; lines <= SN_MMA_LINES && mma->across && sn_mma_is_async(t->n->mma); lines++)
         if (lies_so(t, o, r, row, true, lines)) return true;
     return refuse(t, "an operand lies otherwise in shared memory");

@@ -25,6 +25,11 @@
  *
  * Across, the next `width` rows or columns may also begin 1 to 4 lines behind these: they share the others.
  *
+ * For a warp's instructions rows may *overlap*: each begins 16 bytes (c elements) behind the one before, and has `run` steps there; the
+ * next ones lie `jump` elements on. Windows of an image are such rows.
+ *
+ *     jump*(q div run) + c*row + q mod run
+ *
  * The left operand of a warpgroup may be in registers instead, its *fragment*: then an element is loaded from the registers of
  * the thread that has it, which no other statement may do. The four lanes that have a row share its steps: in a step of the
  * instruction, k = 8*c, each has c neighbours of the first half and c of the second (c elements are 4 bytes):
@@ -66,7 +71,8 @@ typedef struct sn_mma_operand {
         steps; /* of the sum that lie there, if others than those of the nest; across: lines to the next rows; 0: no */
     bool across;
     bool in_registers;
-    sn_ix at; /* where the tile begins in the buffer; none: at its first element */
+    int64_t run, jump; /* rows overlap: steps side by side, and elements from these to the next ones; 0: they do not */
+    sn_ix at;          /* where the tile begins in the buffer; none: at its first element */
 } sn_mma_operand;
 
 /* As few lines from columns that lie across to the next ones, so that they share lines. */

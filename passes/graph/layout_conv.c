@@ -20,7 +20,7 @@
  * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought:
  * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
  * operands have what is not summed innermost. One that is left to a library has channels innermost in image and weights where
- * the image can be had so, and else stays as it is. Legality: always; padded channels and taps are products of zeros (an
+ * the image can be had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and taps are products of zeros (an
  * infinity in a pixel that a joined window reaches without a tap makes nan).
  */
 #include "ir/graph/build.h"
@@ -207,8 +207,55 @@ static double windows_cycles(const sn_target *t, const shape *s) {
     return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
-/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
-static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies, double others) {
+static double more(double a, double b) { return a > b ? a : b; }
+static double less(double a, double b) { return a < b ? a : b; }
+
+/* What matrix instructions do windows of halves with, as bands of taps (passes/schedule/window_bands.h). */
+typedef struct banded {
+    double pixels, image; /* results of a channel, with those at the ends of lines; elements */
+    double steps;         /* of an instruction, for a result */
+    double piece, again;  /* elements that are copied together; how often */
+} banded;
+
+enum { BAND = 8, BAND_STEP = 16, BAND_WIDEST = 64, BAND_SIDE = 4 };
+
+static bool is_banded(banded *out, const shape *s) {
+    uint32_t last = s->rank - 1;
+    int64_t width = s->weights[last], reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
+    int64_t steps = whole(BAND - 1 + reach, BAND_STEP), piece = BAND;
+    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST) return false;
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->g.stride[k] != 1) return false;
+    while (s->image[last] % piece) piece /= 2;
+    *out = (banded){.pixels = (double)(s->result[0] * s->pixels), .image = (double)s->image[0], .piece = (double)piece};
+    out->pixels *= (double)(whole(line + reach - 1, BAND) * BAND) / (double)line;
+    for (uint32_t k = 1; k < s->rank; k++) out->image *= (double)s->image[k];
+    out->steps = (double)(s->weights[1] * (s->taps / width) * steps);
+    out->again = more((double)(s->result[1] / s->g.groups) / BAND_SIDE, 1);
+    return true;
+}
+
+/* Of such instructions, and of the threads around them; 0: they do it not. */
+static double bands_cycles(const sn_target *t, const shape *s) {
+    enum { ROWS = 128, BLOCK = 2048, ISSUES = 128, PRODUCT = 2 };
+    banded b;
+    if (!is_banded(&b, s)) return 0;
+    double results = b.pixels * (double)s->result[1], units = less(t->units, 1 + b.pixels / BLOCK);
+    double products = results / ROWS * b.steps * PRODUCT;
+    double issued = (b.image * b.again / b.piece + results / 2) * SN_CHOICE_BANDS_PIECE;
+    issued += results / BLOCK * b.steps * BAND_STEP * BAND * SN_CHOICE_BANDS_TAP;
+    double memory = (b.image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
+    double longest = more(more(products, memory), issued / ISSUES), all = products + memory + issued / ISSUES;
+    double turns = (double)whole(s->weights[1], BAND_SIDE) * SN_CHOICE_BANDS_TURN;
+    return (longest + (all - longest) / BAND_SIDE) / units + SN_CHOICE_BEGIN + turns;
+}
+
+/* Cycles of products: by boxes, so many groups together, and by threads. */
+typedef struct ways {
+    double boxes, threads;
+} ways;
+
+static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
                     .batch = s->g.groups / together,
@@ -217,7 +264,27 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t t
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
     double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
-    return sn_choice_cycles_by_boxes(&q, s->dtype, mma) + copies < threads + others;
+    return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
+}
+
+/* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
+static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together, double copies, double others) {
+    ways w = ways_of(cx, x, s, mma, together);
+    return w.boxes + copies < w.threads + others;
+}
+
+/* Are bands sooner than both? Few results are no tile of boxes: threads have them, and where the image is offered channels-last do their
+ * windows as it lies (64 channels of 16 x 256 x 256 to 3 in bf16: 440 us, counted as 405), or it has to be brought back. */
+static bool bands_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered, double copies) {
+    enum { HUNDRED = 100, AS_OFFERED = 3 };
+    double bands = bands_cycles(cx->target, s) * SN_CHOICE_BANDS / HUNDRED;
+    ways w = ways_of(cx, x, s, mma, 1);
+    if (image_offered) {
+        bands += bands > 0 ? conversion_cycles(cx->target, s, s->image) : 0;
+        w.threads = less(w.threads, AS_OFFERED * windows_cycles(cx->target, s));
+    }
+    if (s->result[1] <= BAND) w.boxes = w.threads;
+    return bands > 0 && bands < w.boxes + copies && bands < w.threads;
 }
 
 /* No zeros between elements. */
@@ -240,11 +307,13 @@ static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_
     return either ? SN_LAYOUT_ANY : SN_LAYOUT_FIRST;
 }
 
-static bool is_left_to_library(const sn_module *m, sn_nd x) {
-    static const char library[] = "library";
+/* Does the graph name that class for it? */
+static bool is_scheduled(const sn_module *m, sn_nd x, const char *cls) {
     const sn_attr *schedule = sn_node_attr(m, x, SN_ATTR_SCHEDULE);
-    return schedule && !strncmp(schedule->text, library, sizeof library - 1);
+    return schedule && !strncmp(schedule->text, cls, strlen(cls));
 }
+
+static bool is_left_to_library(const sn_module *m, sn_nd x) { return is_scheduled(m, x, "library"); }
 
 /* Gradients keep their weights, which cuDNN has the other way round. */
 static sn_layout_way way_for_library(const sn_module *m, sn_nd x, const shape *s, bool image_offered) {
@@ -260,6 +329,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
     if (is_left_to_library(cx->m, x)) return way_for_library(cx->m, x, &s, image_offered);
+    if (is_scheduled(cx->m, x, "window")) return SN_LAYOUT_ANY;
     const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;
@@ -272,6 +342,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
     if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, image_offered, copies);
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
+    if (bands_pay(cx, x, &s, mma, image_offered, copies)) return image_offered ? SN_LAYOUT_FIRST : SN_LAYOUT_ANY;
     if (!pays(cx, x, &s, mma, 1, copies, 0)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;

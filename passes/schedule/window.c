@@ -269,7 +269,7 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     choice c = {.w = &w, .pinned = pinned};
     double element, contract = 0;
-    if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
+    if (pinned->bands || !sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
     bool said =
         pinned->block_x || pinned->vector || pinned->unroll || pinned->tile_m || pinned->tile_n || pinned->tile_k;
@@ -285,5 +285,6 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     double other = contract && (contract < element || !seen) ? contract : element;
     if (!pinned->cls && (seen || contract) && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
+    out->cycles = c.cycles;
     return SN_OK;
 }

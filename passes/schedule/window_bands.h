@@ -1,0 +1,55 @@
+/* window_bands.h: what window_bands.c chooses and window_bands_bind.c binds: windows of halves as products of bands.
+ *
+ * Eight neighbouring results of a row are a row of a product: its factors are the 16 elements (or 32, ..) that their windows have in
+ * common, times the taps as a band of 8 columns:
+ *
+ *     | x0 x1 x2 .. x15 |   *   | w0          |
+ *     | x8 x9 ...   x23 |       | w1 w0       |
+ *       ...                     | w2 w1 w0    |
+ *                               |    w2 w1 .. |
+ *
+ * Such rows overlap (ir/loop/mma.h): each begins 8 elements behind the one before, the next line of the image begins where the last
+ * group of this one ends, and a tap along a column is so many elements on.
+ */
+#ifndef SN_PASSES_SCHEDULE_WINDOW_BANDS_H
+#define SN_PASSES_SCHEDULE_WINDOW_BANDS_H
+
+#include "ir/loop/mma.h"
+#include "passes/schedule/window.h"
+
+/* Results of a row of the product: columns of an instruction. */
+enum { SN_BAND = 8 };
+
+typedef struct sn_window_bands {
+    sn_window w;
+    sn_mma mma;
+    sn_dtype half;
+    sn_val weight; /* what an element is multiplied by */
+    sn_val image;  /* the element as a half, if it is a load and no more: then threads copy pieces */
+    sn_val mask;   /* ... where it holds, the same for all of a piece; none: everywhere */
+    int64_t reach; /* places of a window along a row ... */
+    int64_t run;   /* ... and of a band: whole steps of an instruction */
+    int64_t piece; /* elements that are copied together */
+    int64_t lead;  /* places of a line in front of the first one, so that pieces are aligned */
+    int64_t first; /* the first result of a line is this one, 0 or less */
+    int64_t zeros; /* places that every line begins with, in front of the image, if pieces of whole lines do */
+    int64_t
+        images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
+    int64_t alike; /* planes side by side that have the same elements: results of a group */
+    /* Of a header: */
+    int64_t rows, columns, planes; /* results of a block, one plane after the other, of the same weights */
+    int64_t groups, lines;         /* bands of a line, lines of a plane's image */
+    int64_t threads, blocks;       /* blocks of 16 rows of the product, of a warp */
+    int64_t side;                  /* planes of the same elements that a block has side by side */
+    int64_t at_hand;               /* steps of the sum besides taps (channels) whose images it has together */
+    int64_t grid[4];               /* blocks along images, planes of one, rows, columns */
+    int64_t stages;                /* images at hand or on their way: 2 in a pipe */
+    int64_t elements, weights;     /* of the image and the bands of a step, in shared memory */
+} sn_window_bands;
+
+bool sn_window_bands_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                          const sn_schedule_shape *sh);
+/* The parts of a header; false: there are none. */
+bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc);
+
+#endif

@@ -1,0 +1,343 @@
+/* window_bands_bind.c: binding of class window with `bands` (window_bands.h): a block has the image of a plane and the taps as bands in
+ * shared memory, and its warps multiply.
+ *
+ *     loop g : grid {
+ *       loop x : block.x { loop u { bands[n, s, e] = w[s, e - n] if e - n in taps } }
+ *       loop i in planes { loop c in steps {
+ *       loop x : block.x { loop u { s[..] = load x[..] } }         lines of the image, 0 where nothing is
+ *       loop x : block.x { acc = 0 }
+ *       loop x : block.x mma(mma.bf16) { acc[8*row + n] += s[..] * bands[..] }
+ *       loop x : block.x { the rest of the body, of acc, by pairs of neighbours }
+ *     } }
+ *
+ * A row of the product is number `groups * row + group`, so that all lines of a plane are one product, whatever their length is.
+ */
+#include "passes/schedule/schedules.h"
+#include "passes/schedule/window_bands.h"
+
+#include <stdlib.h>
+
+enum { PAIR = 2 };
+
+typedef struct binding {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_window_bands b;
+    sn_ix plane;           /* number of the plane */
+    sn_ix turn;            /* which steps of the sum are at hand */
+    sn_ix row, column;     /* first window of the block along both */
+    sn_buf image, weights; /* in shared memory */
+    sn_buf acc;
+    sn_val inside; /* of what is copied: is it of a step at hand? None: it is */
+    sn_mma_nest nest;
+    uint32_t n_vals; /* that the module had */
+} binding;
+
+static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
+    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
+    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
+    return sn_ix_axis(b->m, ax);
+}
+
+/* Turns of all threads, a few of which are written out together. */
+static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
+
+/* What threads do in their turns, which may be more than n. */
+static int64_t in_turns(const binding *b, int64_t n) {
+    int64_t turns = sn_ceil_div(n, b->b.threads);
+    return sn_ceil_div(turns, turns_of_group(turns)) * turns_of_group(turns) * b->b.threads;
+}
+
+/* The number of what a thread does. */
+static sn_ix open_turns(binding *b, sn_cursor *at, int64_t n) {
+    int64_t group = turns_of_group(sn_ceil_div(n, b->b.threads)), outer = in_turns(b, n) / group / b->b.threads;
+    sn_ix x = open_loop(b, at, "x", b->b.threads, SN_AXIS_BLOCK_X), number = open_loop(b, at, "uo", outer, SN_AXIS_SEQ);
+    number = sn_ix_fma(b->m, group, number, open_loop(b, at, "u", group, SN_AXIS_UNROLL));
+    return sn_ix_fma(b->m, b->b.threads, number, x);
+}
+
+static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private,
+                        int64_t copies) {
+    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
+    sn_buf_rec *r = sn_buf_get(b->m, buf);
+    r->private_size = (uint32_t)private;
+    r->size = sn_ix_const(b->m, private * copies);
+    return buf;
+}
+
+/* At plane number `plane` and step number `step` of what is summed besides taps. */
+static void start_copier(binding *b, sn_contraction_copier *c, sn_cursor at, sn_ix plane, sn_ix step) {
+    sn_ix shape[SN_MAX_CHAIN], with[SN_MAX_CHAIN];
+    sn_axis axes[SN_MAX_CHAIN];
+    uint32_t n = 0;
+    sn_contraction_copier_start(c, b->cx, at, b->n_vals);
+    c->n += sn_window_planes(c->axes + c->n, c->with + c->n, &b->b.w, plane);
+    for (uint32_t i = 0; i < b->b.w.nest->chain.n; i++) {
+        if (!sn_window_is_step(&b->b.w, i)) continue;
+        axes[n] = sn_stmt_axis(b->m, b->b.w.nest->chain.at[i]);
+        shape[n++] = sn_stmt_extent(b->m, b->b.w.nest->chain.at[i]);
+    }
+    if (n) sn_ix_unflatten(b->m, step, shape, n, with);
+    for (uint32_t i = 0; i < n; i++) sn_window_set_axis(c, axes[i], with[i]);
+}
+
+static sn_val both(binding *b, sn_cursor at, sn_val x, sn_val y) {
+    return !x.i ? y : !y.i ? x : sn_put_op2(b->m, at, SN_LOP_AND, x, y);
+}
+
+/* The half that v was widened from. */
+static sn_val put_half(binding *b, sn_contraction_copier *c, sn_val v) {
+    const sn_stmt_rec *r = sn_stmt_get(b->m, sn_val_get(b->m, v)->def);
+    if (r->op == SN_LOP_CAST) return sn_contraction_copy(c, r->in[0]);
+    if (r->op != SN_LOP_SELECT) return sn_put_const(b->m, c->at, b->b.half, 0);
+    sn_val mask = sn_contraction_copy(c, r->in[0]), yes = put_half(b, c, r->in[1]), no = put_half(b, c, r->in[2]);
+    return sn_put_op3(b->m, c->at, SN_LOP_SELECT, mask, yes, no);
+}
+
+/* ---- the image ---- */
+
+/* Is the place of the line one that windows have? What tests that itself is not asked. */
+static sn_val put_place_test(binding *b, sn_cursor at, sn_val mask, const sn_window_line *l, sn_ix place) {
+    int64_t places = sn_window_places(l, l->windows);
+    if (!l->there) return mask;
+    return sn_window_put_test(b->m, at, mask, place, places);
+}
+
+static bool tests(const binding *b, sn_val mask, const sn_window_line *l) {
+    if (!mask.i || !l->there) return false;
+    const sn_stmt_rec *r = sn_stmt_get(b->m, sn_val_get(b->m, mask)->def);
+    if (r->op == SN_LOP_AND) return tests(b, r->in[0], l) || tests(b, r->in[1], l);
+    return r->op == SN_LOP_IN && sn_ix_uses_axis(b->m, r->ix, sn_stmt_axis(b->m, b->b.w.sh->outer.at[l->outer]));
+}
+
+static void set_places(binding *b, sn_contraction_copier *c, sn_ix line, sn_ix place) {
+    sn_window_set_line(c, &b->b.w, &b->b.w.row, b->row, line);
+    sn_window_set_line(c, &b->b.w, &b->b.w.column, b->column, place);
+}
+
+/* The element is 0 outside of the lines of the block, of the places that windows have, and where its own mask says so. */
+static sn_val put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane) {
+    const sn_window *w = &b->b.w;
+    sn_contraction_copier c;
+    sn_val own = b->b.image.i ? b->b.mask : (sn_val){0};
+    sn_val mask = sn_window_put_test(b->m, at, b->inside, line, b->b.lines);
+    if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, sn_ix_add(b->m, b->row, line));
+    if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, sn_ix_add(b->m, b->column, place));
+    start_copier(b, &c, at, b->plane, step);
+    set_places(b, &c, line, place);
+    sn_val zero = sn_put_const(b->m, at, b->b.half, 0);
+    if (!b->b.image.i) {
+        c.mask = mask;
+        sn_val x = put_half(b, &c, w->value);
+        return mask.i ? sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, zero) : x;
+    }
+    const sn_stmt_rec *load = sn_stmt_get(b->m, w->load);
+    if (own.i) mask = both(b, at, mask, sn_contraction_copy(&c, own));
+    sn_contraction_copier of_lane;
+    start_copier(b, &of_lane, at, b->plane, step);
+    set_places(b, &of_lane, line, sn_ix_add(b->m, place, lane));
+    sn_ix e = sn_contraction_copy_ix(&of_lane, load->ix);
+    return mask.i ? sn_put_load_masked(b->m, at, load->buf, e, mask, zero) : sn_put_load(b->m, at, load->buf, e);
+}
+
+static sn_ix step_of(binding *b, sn_ix at_hand) { return sn_ix_fma(b->m, b->b.at_hand, b->turn, at_hand); }
+
+/* In a pipe copies run one turn ahead, while warps multiply. */
+static void put_image(binding *b, sn_cursor at) {
+    sn_cursor pipe = at;
+    int64_t pieces = b->b.elements / b->b.piece, of_line = SN_BAND * b->b.groups / b->b.piece;
+    sn_ix number = open_turns(b, &at, pieces * b->b.at_hand), step = sn_ix_const(b->m, 0), own = number;
+    if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, pieces), own = sn_ix_modc(b->m, number, pieces);
+    sn_ix line = sn_ix_divc(b->m, own, of_line), piece = sn_ix_modc(b->m, own, of_line);
+    sn_ix place = sn_ix_addc(b->m, sn_ix_scale(b->m, piece, b->b.piece), -b->b.lead);
+    sn_val inside = {0};
+    sn_stmt threads = sn_stmt_get(b->m, pipe.parent)->last;
+    if (b->b.at_hand > 1) inside = sn_window_put_test(b->m, at, inside, step, b->b.at_hand);
+    b->inside = inside;
+    sn_ix lane = open_loop(b, &at, "v", b->b.piece, SN_AXIS_VECTOR);
+    sn_val x = put_element(b, at, step_of(b, step), line, place, lane);
+    sn_put_store(b->m, at, b->image, sn_ix_fma(b->m, b->b.piece, number, lane), x);
+    if (b->b.stages == 1) return;
+    sn_stmt_get(b->m, threads)->bulk = true;
+    sn_stmt_get(b->m, pipe.parent)->pipe = (uint32_t)b->b.stages;
+    sn_put_barrier(b->m, pipe);
+}
+
+/* ---- the bands ---- */
+
+/* Place e of a band along the line is tap number e div by, if it is one; counted from the end where windows are flipped. */
+static sn_ix tap_at(binding *b, const sn_window_line *l, sn_ix place) {
+    sn_ix t = sn_ix_divc(b->m, place, llabs(l->dilation));
+    return l->dilation < 0 ? sn_ix_sub(b->m, sn_ix_const(b->m, l->taps - 1), t) : t;
+}
+
+static sn_ix flipped(binding *b, const sn_window_line *l, sn_ix number) {
+    return l->dilation < 0 ? sn_ix_sub(b->m, sn_ix_const(b->m, l->taps - 1), number) : number;
+}
+
+static void put_weights(binding *b, sn_cursor at) {
+    const sn_window *w = &b->b.w;
+    sn_contraction_copier c;
+    int64_t of_row = b->b.run * w->row.taps, by = llabs(w->column.dilation);
+    sn_ix number = open_turns(b, &at, b->b.weights * b->b.at_hand), step = sn_ix_const(b->m, 0), own = number;
+    if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, b->b.weights), own = sn_ix_modc(b->m, number, b->b.weights);
+    sn_ix column = sn_ix_divc(b->m, own, of_row), q = sn_ix_modc(b->m, own, of_row), n = column, plane = b->plane;
+    if (b->b.side > 1)
+        n = sn_ix_modc(b->m, column, SN_BAND), plane = sn_ix_add(b->m, plane, sn_ix_divc(b->m, column, SN_BAND));
+    /* Column n is the result first + n of its group, whose window begins there. */
+    sn_ix e = sn_ix_addc(b->m, sn_ix_sub(b->m, sn_ix_modc(b->m, q, b->b.run), n), -(b->b.first + b->b.lead));
+    sn_val mask = sn_put_in(b->m, at, e, sn_ix_const(b->m, b->b.reach));
+    if (by > 1) mask = both(b, at, mask, sn_put_in(b->m, at, sn_ix_modc(b->m, e, by), sn_ix_const(b->m, 1)));
+    if (b->b.at_hand > 1) mask = sn_window_put_test(b->m, at, mask, step, b->b.at_hand);
+    if (b->b.side > 1) mask = sn_window_put_test(b->m, at, mask, column, b->b.side * SN_BAND);
+    start_copier(b, &c, at, plane, step_of(b, step));
+    sn_window_set_tap(&c, w, &w->row, flipped(b, &w->row, sn_ix_divc(b->m, q, b->b.run)));
+    sn_window_set_tap(&c, w, &w->column, tap_at(b, &w->column, e));
+    c.mask = mask;
+    sn_val zero = sn_put_const(b->m, at, b->b.half, 0), x = put_half(b, &c, b->b.weight);
+    sn_put_store(b->m, at, b->weights, number, sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, zero));
+}
+
+/* ---- products ---- */
+
+/* Of step number `step` of those at hand. */
+static void find_nest(binding *b, int64_t step) {
+    const sn_window_bands *of = &b->b;
+    int64_t jump = of->w.row.there ? llabs(of->w.row.dilation) * SN_BAND * of->groups : 0;
+    b->nest = (sn_mma_nest){.mma = of->mma,
+                            .threads = (uint32_t)of->threads,
+                            .columns = 1,
+                            .tiles_m = (uint32_t)of->blocks,
+                            .tiles_n = (uint32_t)of->side,
+                            .depth = of->run * of->w.row.taps};
+    b->nest.rank = sn_ix_const(b->m, 0);
+    b->nest.a = (sn_mma_operand){.buf = b->image, .width = SN_BAND, .run = of->run};
+    b->nest.a.jump = of->w.row.taps > 1 ? jump : 0;
+    b->nest.b = (sn_mma_operand){.buf = b->weights, .rows = SN_BAND * of->side, .width = b->nest.depth};
+    b->nest.a.at = sn_ix_const(b->m, step * of->elements);
+    b->nest.b.at = sn_ix_const(b->m, step * of->weights);
+    b->nest.state = b->acc;
+}
+
+static int64_t own_sums(const binding *b) { return b->b.blocks * b->b.side * sn_mma_elements(b->b.mma); }
+
+static void put_zeros(binding *b, sn_cursor at) {
+    int64_t own = own_sums(b);
+    sn_ix x = open_loop(b, &at, "x", b->b.threads, SN_AXIS_BLOCK_X), i = open_loop(b, &at, "i", own, SN_AXIS_UNROLL);
+    sn_put_store(b->m, at, b->acc, sn_ix_fma(b->m, own, x, i), sn_put_const(b->m, at, SN_F32, 0));
+}
+
+static void put_products(binding *b, sn_cursor at) {
+    for (int64_t step = 0; step < b->b.at_hand; step++) {
+        find_nest(b, step);
+        sn_mma_put(b->m, at, &b->nest);
+    }
+}
+
+static void new_buffers(binding *b) {
+    int64_t pieces = b->b.elements / b->b.piece * b->b.at_hand, own = own_sums(b);
+    b->acc = new_local(b, "acc", SN_F32, SN_BUF_REG, own, b->b.threads);
+    b->weights = new_local(b, "bands", b->b.half, SN_BUF_SHARED, in_turns(b, b->b.weights * b->b.at_hand), 1);
+    b->image = new_local(b, "image", b->b.half, SN_BUF_SHARED, in_turns(b, pieces) * b->b.piece, 1);
+}
+
+/* ---- results ---- */
+
+/* Do all stores of the body take pairs of neighbours, of which both exist or neither? */
+static bool stores_pairs(binding *b) {
+    const sn_window *w = &b->b.w;
+    int64_t c;
+    if (b->b.first % PAIR || w->column.windows % PAIR || b->b.columns % PAIR) return false;
+    for (sn_stmt s = sn_region_first(b->m, b->k, w->sh->body); s.i; s = sn_next(b->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, s);
+        if (!sn_stores(r)) continue;
+        for (uint32_t i = 0; i < w->sh->outer.n; i++) {
+            bool column = w->column.outer == i;
+            if (!sn_ix_coef(b->m, r->ix, sn_stmt_axis(b->m, w->sh->outer.at[i]), &c)) return false;
+            if (column ? c != 1 : c % PAIR) return false;
+        }
+        if (!sn_ix_is_multiple(
+                b->m, sn_ix_sub(b->m, r->ix, sn_ix_axis(b->m, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]))),
+                PAIR))
+            return false;
+    }
+    return true;
+}
+
+static void put_results(binding *b, sn_cursor at) {
+    const sn_window *w = &b->b.w;
+    sn_contraction_copier c;
+    bool pairs = stores_pairs(b);
+    sn_ix x = open_loop(b, &at, "x", b->b.threads, SN_AXIS_BLOCK_X);
+    sn_ix h = open_loop(b, &at, "h", b->b.blocks, SN_AXIS_UNROLL),
+          j = open_loop(b, &at, "j", b->b.side, SN_AXIS_UNROLL);
+    sn_ix half = open_loop(b, &at, "e", PAIR, SN_AXIS_UNROLL);
+    sn_ix zero = sn_ix_const(b->m, 0), e = sn_ix_scale(b->m, half, PAIR);
+    sn_ix number = sn_mma_row(b->m, &b->nest, x, h, e);
+    sn_ix row = sn_ix_divc(b->m, number, b->b.groups), group = sn_ix_modc(b->m, number, b->b.groups);
+    sn_ix column = sn_ix_fma(b->m, SN_BAND, group, sn_mma_column(b->m, &b->nest, x, zero, zero));
+    column = sn_ix_addc(b->m, column, b->b.first);
+    sn_ix lane = open_loop(b, &at, "v", PAIR, pairs ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
+    sn_ix own = sn_ix_add(b->m, column, lane), tested = pairs ? column : own;
+    sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, b->b.rows);
+    if (b->b.grid[2] > 1) mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->row, row), w->row.windows);
+    mask = sn_window_put_test(b->m, at, mask, tested, b->b.columns);
+    if (b->b.grid[3] > 1)
+        mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
+    start_copier(b, &c, at, sn_ix_add(b->m, b->plane, j), zero);
+    if (w->row.there)
+        sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), sn_ix_add(b->m, b->row, row));
+    sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), sn_ix_add(b->m, b->column, own));
+    c.mask = mask;
+    sn_ix from = sn_mma_element(b->m, &b->nest, x, h, j, sn_ix_add(b->m, e, lane));
+    sn_contraction_becomes(&c, sn_stmt_get(b->m, w->nest->top)->result, sn_put_load(b->m, at, b->acc, from));
+    sn_window_put_stores(&c, w);
+}
+
+/* Steps whose images are not at hand together. */
+static void put_turns(binding *b, sn_cursor at) {
+    b->turn = open_loop(b, &at, "c", b->b.w.steps / b->b.at_hand, SN_AXIS_SEQ);
+    put_image(b, at);
+    put_weights(b, at);
+    put_products(b, at);
+}
+
+void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
+    sn_module *m = cx->m;
+    binding b = {.cx = cx, .m = m, .k = k};
+    const char *why_not;
+    sn_ix shape[4], block[4];
+    int64_t blocks = 1;
+    bool fits = sn_window_bands_find(&b.b, &why_not, cx, k, sh) && sn_window_bands_measure(&b.b, sc);
+    SN_ASSERT(fits);
+    (void)fits;
+    b.n_vals = m->vals.count;
+    for (uint32_t i = 0; i < SN_COUNT(shape); i++) {
+        shape[i] = sn_ix_const(m, b.b.grid[i]);
+        blocks *= b.b.grid[i];
+    }
+    sn_cursor at = sn_at_end(k, (sn_stmt){0});
+    sn_ix g = open_loop(&b, &at, "g", blocks, SN_AXIS_GRID);
+    sn_ix_unflatten(m, g, shape, SN_COUNT(shape), block);
+    bool whole = b.b.at_hand == b.b.w.steps;
+    sn_ix side = sn_ix_scale(m, block[1], b.b.side);
+    b.turn = sn_ix_const(m, 0);
+    b.plane = side; /* weights are those of any image */
+    b.row = sn_ix_scale(m, block[2], b.b.rows), b.column = sn_ix_scale(m, block[3], b.b.columns);
+    new_buffers(&b);
+    if (whole) put_weights(&b, at);
+    sn_ix image = sn_ix_fma(m, b.b.planes, block[0], open_loop(&b, &at, "i", b.b.planes, SN_AXIS_SEQ));
+    b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
+    if (whole) {
+        put_image(&b, at);
+        put_zeros(&b, at);
+        put_products(&b, at);
+    } else {
+        put_zeros(&b, at);
+        put_turns(&b, at);
+    }
+    put_results(&b, at);
+    sn_stmt_unlink(m, sh->outer.at[0]);
+}
