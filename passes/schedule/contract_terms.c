@@ -440,11 +440,18 @@ static sn_buf again_registers(sn_contract_binding *b, const char *name, int64_t 
     return sn_contract_local(b, name, SN_F32, SN_BUF_REG, n, (int64_t)b->nest.threads * b->sc->cluster);
 }
 
+static bool is_tested(const sn_contract_binding *b) {
+    bool tested = false;
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) tested |= sn_stmt_get(b->m, b->ct.c.operands[i].load)->has_mask;
+    return tested;
+}
+
 static again start_again(sn_contract_binding *b, uint32_t state, sn_buf spare, sn_ix x) {
-    /* At most: 64 products of what two rows and 8 columns have in 18 accesses, and as much code. */
-    enum { COLUMNS = 4, STEPS = 4 };
+    /* At most: 64 products of what two rows and 8 columns have in 18 accesses, and as much code. Half of it where each place of an image
+     * has tests and an address of its own. */
+    enum { COLUMNS = 4, STEPS = 4, TESTED = 2 };
     int64_t step = (int64_t)b->sc->tile_k * b->split, each = sn_mma_elements(b->nest.mma);
-    again a = {.state = state, .spare = spare, .x = x, .columns = COLUMNS};
+    again a = {.state = state, .spare = spare, .x = x, .columns = is_tested(b) ? TESTED : COLUMNS};
     a.all = b->split > 1 ? (b->ct.c.k + step - 1) / step * b->sc->tile_k : b->ct.c.k;
     a.steps = sn_least(STEPS, sn_pow2_divisor(a.all));
     while (b->nest.tiles_n % a.columns) a.columns--;
