@@ -11,7 +11,7 @@
  * an LSTM is one launch then instead of two.
  *
  * Legality: always; columns of a product are products of columns. Which: small products of few rows in a repeat, of what the step has and
- * weights that all steps share, of halves or of f32 in exact precision, on a GPU, where a launch takes as long as such a step; and only
+ * weights that all steps share, of halves or of f32 in exact or high precision, on a GPU, where a launch takes as long as such a step; and only
  * where the parts are all that is wanted of the product, through elementwise operations, and are equally wide. Of larger ones the wide
  * product has more tiles: 64 rows of an LSTM of 512 units in bf16 took twice as long by gates. Cost: linear, but that each product looks through the operations between it and its parts.
  */
@@ -85,22 +85,21 @@ static bool is_cut(const gates *g, sn_nd x) {
            width * g->parts[x.i] == last_size(g->m, x);
 }
 
-/* Is the product so small that a launch counts? One row is read as memory gives it; a few are multiplied by threads that have too many sums
- * then. */
+/* Is the product so small that a launch counts? */
 static bool is_small(const gates *g, sn_nd x) {
     const sn_node_rec *n = sn_node_get(g->m, x);
     int64_t rows, depth = last_size(g->m, n->in[0]), columns = last_size(g->m, x);
     int64_t most = sn_dtype_bytes(n->type.dtype) < sn_dtype_bytes(SN_F32) ? SN_GATES_HALVES : SN_GATES_ROWS;
     if (!sn_ix_is_const(g->m, n->type.shape[0], &rows) || rows > most || depth < 0 || columns < 0) return false;
     int64_t products = sn_mul_clamped(sn_mul_clamped(rows, depth), columns);
-    return (rows == 1 || rows >= SN_GATES_LEAST) && products <= (int64_t)SN_GATES_PRODUCTS << 20;
+    return products <= (int64_t)SN_GATES_PRODUCTS << 20;
 }
 
-/* Of the step, times weights of all steps. What `choose` has decided for a product holds for that alone. Products of f32 by two terms are as
- * fast as those of halves where they are wide: two directions of 16 rows lost 15 % by gates (H200). */
+/* Of the step, times weights of all steps. What `choose` has decided for a product holds for that alone. */
 static bool is_of_step(const gates *g, sn_nd x) {
     const sn_node_rec *n = sn_node_get(g->m, x);
-    if (n->op != SN_OP_MATMUL || sn_node_precision(g->m, x) != SN_PRECISION_EXACT) return false;
+    sn_precision precision = sn_node_precision(g->m, x);
+    if (n->op != SN_OP_MATMUL || (precision != SN_PRECISION_EXACT && precision != SN_PRECISION_HIGH)) return false;
     if (sn_node_attr(g->m, x, SN_ATTR_SCHEDULE) || sn_node_attr(g->m, x, SN_ATTR_ONLINE)) return false;
     return n->type.rank == 2 && sn_type_of(g->m, n->in[1])->rank == 2 && g->scopes.of[x.i] &&
            !g->scopes.of[n->in[1].i] && g->scopes.of[n->in[0].i] && is_small(g, x);

@@ -167,7 +167,8 @@ static int64_t steps_of(const sn_contract_rows *r, int64_t most, int64_t groups)
     return steps;
 }
 
-/* Warps own columns. Where columns are few, a thread has fewer of them and more steps, then more threads share one. */
+/* Warps own columns. Where columns are few, a thread has fewer of them and more steps, then, of few rows, more threads share one: warps meet
+ * once for each row. */
 static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *cx) {
     const sn_target *t = cx->target;
     int64_t own = SN_ROWS_OWN / (int64_t)right_operands(r), columns = sn_mul_clamped(r->c.batch, r->c.n), groups;
@@ -182,8 +183,8 @@ static void choose_along(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *c
         if (enough && lies_evenly(t, blocks, threads, regs)) break;
     }
     if (groups < 1) groups = 1;
-    while (open && columns * sc->block_x * own < wanted(t, false) && sc->block_x < SN_ROWS_THREADS &&
-           line >= 4 * (int64_t)sc->block_x)
+    while (open && r->c.m <= SN_ROWS_MEET && columns * sc->block_x * own < wanted(t, false) &&
+           sc->block_x < SN_ROWS_THREADS && line >= 4 * (int64_t)sc->block_x)
         sc->block_x *= 2;
     if (!sc->block_y) sc->block_y = sc->block_x < SN_ROWS_THREADS ? SN_ROWS_THREADS / sc->block_x : 1;
     if (!sc->tile_n) sc->tile_n = (uint32_t)groups * sc->block_y;

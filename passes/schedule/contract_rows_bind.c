@@ -11,11 +11,21 @@
  *
  * Columns beyond the last are computed as copies of the last ones, with stores masked, since all threads take part in
  * the sums; steps beyond the last add products of zeros.
+ *
+ * All threads that share a sum get it, and go on with it side by side, row by row. Where that is long (the cell of an LSTM behind its gates)
+ * the sums of all rows go to shared memory instead, and each thread of the block goes on with others:
+ *
+ *     element = (Y*q + y)*X + x of R * M * W      r, row, w = digits of it      column = tile_n*g + R*w + r, or + W*r + w
+ *
+ * of W threads that own columns, or of W = X*V columns side by side.
  */
 #include "passes/schedule/contract_rows.h"
 #include "passes/schedule/figures.h"
 
-enum { MOST_STATES = 4 };
+enum {
+    MOST_STATES = 4,
+    MOST_UNROLLED = 8 /* turns, whose loads an assembler may put in front of products of the one before */
+};
 
 typedef struct binding {
     sn_contract_rows r;
@@ -26,6 +36,9 @@ typedef struct binding {
     int64_t rows, groups, steps, lanes; /* of a thread: M; R; U; columns of a group that it has: 1, or V */
     int64_t run;                        /* steps of a left operand that it loads together */
     sn_ix batch, first;                 /* of the block: product, column */
+    bool turned;                        /* all threads go on with the sums, not those that share one each ... */
+    int64_t width;                      /* ... W, ... */
+    sn_buf totals[MOST_STATES];         /* ... from here: [R, M, W] */
     sn_buf sums, right[SN_MOST_OPERANDS], left[SN_MOST_OPERANDS];
 } binding;
 
@@ -47,12 +60,16 @@ static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
 
 static int64_t threads(const binding *b) { return (int64_t)b->sc->block_x * b->sc->block_y; }
 
-static sn_buf new_registers(binding *b, const char *name, sn_dtype dtype, int64_t own) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, SN_BUF_REG, NULL, 0);
+static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t own, int64_t copies) {
+    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
     sn_buf_rec *r = sn_buf_get(b->m, buf);
     r->private_size = (uint32_t)own;
-    r->size = sn_ix_const(b->m, own * threads(b));
+    r->size = sn_ix_const(b->m, own * copies);
     return buf;
+}
+
+static sn_buf new_registers(binding *b, const char *name, sn_dtype dtype, int64_t own) {
+    return new_local(b, name, dtype, SN_BUF_REG, own, threads(b));
 }
 
 /* Register e of thread (x, y). */
@@ -182,7 +199,8 @@ static void put_products(binding *b, sn_cursor at) {
     sn_cursor zero = at;
     sn_ix e = open_loop(b, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
-    sn_ix k = open_loop(b, &at, "k", turns(b), SN_AXIS_SEQ);
+    bool few = b->rows > SN_ROWS_MEET && turns(b) <= MOST_UNROLLED;
+    sn_ix k = open_loop(b, &at, "k", turns(b), few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     if (turns(b) > 1) put_right(b, at, t, k);
     put_sums(b, at, t, k);
 }
@@ -207,28 +225,83 @@ static sn_stmt put_total(binding *b, sn_cursor at, thread t, sn_ix first) {
     return total;
 }
 
-static void put_epilogue(binding *b, sn_cursor at, const sn_stmt_vec *body) {
+/* The body of a row and a column, with sums s: x[s]. */
+static void put_body(binding *b, sn_cursor at, const sn_stmt_vec *body, sn_ix row, sn_ix column, const sn_val *x) {
+    const sn_contraction *c = &b->r.c;
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    sn_contraction_place place = {b->batch, row, column, sn_ix_const(b->m, 0)};
+    uint32_t n = sn_contraction_axes(axes, with, b->m, c, &place);
+    for (uint32_t s = 0; s < body->n; s++) {
+        if (body->at[s].i == c->top.i) continue;
+        sn_stmt_insert(b->m, at, body->at[s]);
+        sn_stmt_subst(b->m, body->at[s], axes, with, n);
+    }
+    for (uint32_t s = 0; s < c->n_states; s++)
+        sn_val_replace(b->m, b->k, sn_result(sn_stmt_get(b->m, c->top), s), x[s]);
+}
+
+/* Sums and what becomes of them by the threads that share one; body: NULL: they go to the totals. */
+static void put_own(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     const sn_contraction *c = &b->r.c;
     sn_module *m = b->m;
     thread t = {sn_ix_const(m, 0), sn_ix_const(m, 0)};
-    sn_axis axes[2 * SN_MAX_CHAIN];
-    sn_ix with[2 * SN_MAX_CHAIN];
+    sn_val x[MOST_STATES] = {{0}};
     if (b->r.along) t.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
     else t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
     sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL), column = column_at(b, t, r);
-    sn_val mask = columns_beyond(b) ? sn_put_in(m, at, column, sn_ix_const(m, c->n)) : (sn_val){0};
+    sn_val mask = body && columns_beyond(b) ? sn_put_in(m, at, column, sn_ix_const(m, c->n)) : (sn_val){0};
     sn_ix i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", b->lanes, SN_AXIS_VECTOR);
     sn_stmt total = put_total(b, at, t, sn_ix_fma(b->m, b->lanes * c->n_states, sn_ix_fma(b->m, b->rows, r, i), v));
-    sn_contraction_place place = {b->batch, i, sn_ix_add(m, clamped(b, column), v), sn_ix_const(m, 0)};
-    uint32_t n = sn_contraction_axes(axes, with, m, c, &place);
-    for (uint32_t s = 0; s < body->n; s++) {
-        if (body->at[s].i == c->top.i) continue;
-        sn_stmt_insert(m, at, body->at[s]);
-        sn_stmt_subst(m, body->at[s], axes, with, n);
+    for (uint32_t s = 0; s < c->n_states; s++) x[s] = sn_result(sn_stmt_get(m, total), s);
+    if (body) {
+        put_body(b, at, body, i, sn_ix_add(m, clamped(b, column), v), x);
+        if (mask.i) sn_mask_accesses(b->cx, b->k, at.parent, mask, false);
+        return;
     }
+    sn_ix w = b->r.along ? t.y : sn_ix_fma(m, b->lanes, t.x, v);
+    sn_ix e = sn_ix_fma(m, b->width, sn_ix_fma(m, b->rows, r, i), w);
+    for (uint32_t s = 0; s < c->n_states; s++) sn_put_store(m, at, b->totals[s], e, x[s]);
+}
+
+/* The body for all totals, by all threads of the block. */
+static void put_turned(binding *b, sn_cursor at, const sn_stmt_vec *body) {
+    sn_module *m = b->m;
+    int64_t all = b->groups * b->rows * b->width;
+    sn_val x[MOST_STATES], mask = {0};
+    thread t = open_threads(b, &at);
+    sn_ix q = open_loop(b, &at, "q", sn_ceil_div(all, threads(b)), SN_AXIS_UNROLL);
+    sn_ix e = sn_ix_fma(m, b->sc->block_x, sn_ix_fma(m, b->sc->block_y, q, t.y), t.x);
+    if (all % threads(b)) {
+        mask = sn_put_in(m, at, e, sn_ix_const(m, all));
+        e = sn_ix_min(m, e, sn_ix_const(m, all - 1));
+    }
+    sn_ix w = sn_ix_modc(m, e, b->width), line = sn_ix_divc(m, e, b->width), r = sn_ix_divc(m, line, b->rows);
+    sn_ix column = sn_ix_add(m, b->first, b->r.along ? sn_ix_fma(m, b->groups, w, r) : sn_ix_fma(m, b->width, r, w));
+    if (columns_beyond(b)) {
+        sn_val inside = sn_put_in(m, at, column, sn_ix_const(m, b->r.c.n));
+        mask = mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, inside) : inside;
+        column = sn_ix_min(m, column, sn_ix_const(m, b->r.c.n - 1));
+    }
+    for (uint32_t s = 0; s < b->r.c.n_states; s++) x[s] = sn_put_load(m, at, b->totals[s], e);
+    put_body(b, at, body, sn_ix_modc(m, line, b->rows), column, x);
     if (mask.i) sn_mask_accesses(b->cx, b->k, at.parent, mask, false);
-    for (uint32_t s = 0; s < c->n_states; s++)
-        sn_val_replace(m, b->k, sn_result(sn_stmt_get(m, c->top), s), sn_result(sn_stmt_get(m, total), s));
+}
+
+/* Is what is done with sums, by each thread for all that it shares, longer than a turn through shared memory and its share of that? */
+static bool turns_sums(const binding *b) {
+    const sn_module *m = b->m;
+    double each = 0;
+    for (sn_stmt s = sn_stmt_walk_skip(m, b->r.c.top); s.i; s = sn_stmt_walk_next(m, s))
+        each += sn_schedule_op_cost((sn_lop)sn_stmt_get(m, s)->op);
+    int64_t own = b->groups * b->rows * b->lanes, share = sn_ceil_div(b->groups * b->rows * b->width, threads(b));
+    return own > share && (double)(own - share) * each > SN_ROWS_TURN;
+}
+
+static void make_totals(binding *b) {
+    int64_t own = b->groups * b->rows * b->width;
+    for (uint32_t s = 0; s < b->r.c.n_states; s++)
+        b->totals[s] = new_local(b, "totals", b->r.c.dtype, SN_BUF_SHARED, own, 1);
 }
 
 static void open_blocks(binding *b, sn_cursor *at) {
@@ -248,6 +321,7 @@ void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     b.groups = sn_contract_rows_groups(&b.r, sc);
     b.steps = sn_contract_rows_steps(&b.r, sc);
     b.lanes = b.r.along ? 1 : b.r.vector;
+    b.width = b.r.along ? sc->block_y : sc->block_x * b.lanes;
     b.run = b.r.along ? b.r.vector : sn_least(b.r.run, sn_pow2_divisor(b.steps));
     b.sums = new_registers(&b, "sums", b.r.c.dtype, b.groups * b.rows * b.r.c.n_states * b.lanes);
     for (uint32_t i = 0; i < b.r.c.n_operands; i++) {
@@ -255,9 +329,12 @@ void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
         if (o->right) b.right[i] = new_registers(&b, "right", held_as(&b, o), b.steps * b.groups * b.r.vector);
         else b.left[i] = new_registers(&b, "left", held_as(&b, o), b.run);
     }
+    b.turned = turns_sums(&b);
+    if (b.turned) make_totals(&b);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     open_blocks(&b, &at);
     put_products(&b, at);
-    put_epilogue(&b, at, &body);
+    put_own(&b, at, b.turned ? NULL : &body);
+    if (b.turned) put_turned(&b, at, &body);
 }
