@@ -104,6 +104,13 @@ static void halve(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t lanes) {
     if (has_spare) sn_gen_combine(g, st, x, spare);
 }
 
+/* sumexp of f64 on a GPU: two lanes cost one exponential. */
+static void combine_doubles(sn_gen *g, lv *x, uint32_t lanes) {
+    lv *all = SN_NEWN(g->arena, lv, (size_t)2 * lanes);
+    for (uint32_t i = 0; i < 2 * lanes; i++) all[i] = sn_em_lane(&g->em, x[i % 2], i / 2);
+    sn_gen_sumexp(g, SN_F64, x, all, lanes);
+}
+
 void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_t lanes) {
     for (uint32_t c = 0; c < st->n_combs; c++) {
         sn_gen_states one = sn_gen_states_of_one(st, c);
@@ -113,6 +120,7 @@ void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_
             continue;
         }
         for (uint32_t k = 0; k < 2; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
-        sn_gen_sumexp_by(g, one.dtypes[0], x, halve, lanes);
+        if (g->gpu && one.dtypes[0] == SN_F64) combine_doubles(g, x, lanes);
+        else sn_gen_sumexp_by(g, one.dtypes[0], x, halve, lanes);
     }
 }

@@ -17,6 +17,7 @@ typedef struct sn_em {
     bool stays;      /* the last operand of the value under construction is that of several iterations (GPU) */
     bool coarse;     /* the value under construction ends as a half: 17 good bits do (GPU) */
     bool blunt;      /* ... and it is added to a number: an error of 2^-18 does (GPU) */
+    bool term;       /* it is a term of a sum that has terms of about 1 (GPU) */
 } sn_em;
 
 typedef LLVMValueRef lv; /* short, because expansions are formulas */

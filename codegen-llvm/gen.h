@@ -34,6 +34,9 @@ typedef struct sn_gen_memo {
     lv old;
 } sn_gen_memo;
 
+/* Is a value never below 0: no, or nobody knows; a sum of exponentials; that of sumexp alone (precision.c). */
+typedef enum sn_gen_positive { SN_GEN_ANY, SN_GEN_SUM, SN_GEN_WEIGHT } sn_gen_positive;
+
 /* Exchanges between the threads of a block use two areas of shared memory in turn. */
 typedef struct sn_gen_turn {
     uint32_t next, made; /* the area of the next exchange; exchanges so far */
@@ -45,7 +48,7 @@ typedef struct sn_gen_thread_axis {
     sn_axis_kind kind;
 } sn_gen_thread_axis;
 
-/* Of a prefix that adds many times: the variables with what roundings took from its state and with the number of steps
+/* Of a prefix that adds many times: the variables with what its last steps added to its state and with the number of steps
  * (NULL: it has none); or its state is an f64. */
 typedef struct sn_gen_lost {
     lv sum, steps;
@@ -139,6 +142,8 @@ typedef struct sn_gen {
     lv *vals;              /* by sn_val */
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
     bool *coarse, *blunt;  /* by sn_val: see precision.c */
+    bool *term;            /* by sn_val: the same */
+    uint8_t *positive;     /* by sn_val: sn_gen_positive, of a divisor */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
@@ -358,6 +363,8 @@ void sn_gen_keep_rolled(sn_gen *g, lv back);
 /* ---- sumexp.c ---- */
 /* state = n states (x[2k], x[2k+1]) combined. */
 void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n);
+/* The largest (smallest) of n > 1 values of f64, nan if one is: on GPUs shorter than one after the other. Changes x. */
+lv sn_gen_extreme_f64(sn_em *em, sn_comb comb, lv *x, uint32_t n);
 /* One state x[0], x[1] of each lane or thread is combined by what combines maxima and sums: maxima first, so that each
  * state costs one e^. */
 typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);

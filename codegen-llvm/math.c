@@ -81,11 +81,13 @@ lv sn_math_div(sn_em *em, const lv *in) {
 }
 
 /* By a divisor that several lanes or iterations share: 1/b once, then a product each. b is scaled to where its reciprocal is a normal
- * number; 2 units, as div.full. */
+ * number; 2 units, as div.full. Of f64, by sums of exponentials alone (statement.c): a division is eight products and a branch, which
+ * nothing is computed across. */
 static lv div_by_shared(sn_em *em, lv a, lv b) {
     lv size = em_abs(em, b), one = sn_em_f(em, b, 1);
-    lv scale = em_select(em, em_more(em, size, 0x1p64), sn_em_f(em, b, 0x1p-64),
-                         em_select(em, em_less(em, size, 0x1p-64), sn_em_f(em, b, 0x1p64), one));
+    double large = sn_em_is64(b) ? 0x1p512 : 0x1p64;
+    lv scale = em_select(em, em_more(em, size, large), sn_em_f(em, b, 1 / large),
+                         em_select(em, em_less(em, size, 1 / large), sn_em_f(em, b, large), one));
     lv r = sn_em_rcp(em, em_mul(em, b, scale));
     lv all[] = {a, r, scale};
     sn_em_unify(em, all, 3);
@@ -137,7 +139,8 @@ static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
 /* Narrow floats compute in f32 and round once. */
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     bool shared = n == 2 && ((sn_em_lanes(in[0]) > 1 && sn_em_lanes(in[1]) == 1) || em->stays);
-    if (op == SN_LOP_DIV && t == SN_F32 && shared && is_gpu_f32(em, in[0])) return div_by_shared(em, in[0], in[1]);
+    if (op == SN_LOP_DIV && ((t == SN_F32 && shared && is_gpu_f32(em, in[0])) || (t == SN_F64 && em->stays)))
+        return div_by_shared(em, in[0], in[1]);
     if (op == SN_LOP_SELECT) return sn_em_choose(em, in[0], in[1], in[2]);
     sn_em_unify(em, in, n);
     if (!sn_is_float(t)) return sn_math_int_op(em, op, t, in);

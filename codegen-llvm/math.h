@@ -34,6 +34,10 @@ lv sn_math_by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n);
 lv sn_math_rcp_normal(sn_em *em, lv x);
 /* e^x as a term of a sum that has terms of about 1: f32 is good to 2 + |x| units, and below e^-87 it may be 0. */
 lv sn_math_exp_term(sn_em *em, lv x);
+/* e^-|x| as such a term, f64 on GPUs; a nan counts as inf. */
+lv sn_math_exp_apart(sn_em *em, lv x);
+/* e^x / y, f32 on GPUs, to 17 bits; y is not below 0. */
+lv sn_math_exp_over(sn_em *em, lv x, lv y);
 /* log(1 + x), or log(2 (1 + x)) in lanes that `twice` holds. */
 lv sn_math_log1p_twice(sn_em *em, lv x, lv twice);
 /* x with the sign of y: a f32 that has none yet. One instruction, copysign is three. */

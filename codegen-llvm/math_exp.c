@@ -1,8 +1,9 @@
 /* math_exp.c: the exponential family: exp, exp2, expm1, tanh, sigmoid.
  *
  * All of them stand on one polynomial, e^r - 1 for |r| < 0.35, except f32 on GPUs, whose ex2.approx (2 ulp) replaces it
- * where the result does not cancel. Nothing here overflows in between: arguments are limited first, with nan kept.
- * Relies on fma being one rounding. Bounds: lowering.def. Coefficients: interpolation at Chebyshev nodes.
+ * where the result does not cancel, and e^x of f64 on GPUs, which has a shorter one. Nothing here overflows in between:
+ * arguments are limited first, with nan kept. Relies on fma being one rounding. Bounds: lowering.def. Coefficients: interpolation at
+ * Chebyshev nodes.
  */
 #include "codegen-llvm/math.h"
 
@@ -26,7 +27,19 @@ static const double EXPM1_64[] = {0x1p-1,
                                   0x1.27e4da1e12fb1p-22,
                                   0x1.af5282aacdb2ep-26,
                                   0x1.1f75a3caadff5p-29};
-/* e^r, |r| <= (ln 2)/2 */
+/* e^r, |r| <= (ln 2)/2, to 2^-55 */
+static const double EXP_64[] = {1,
+                                1,
+                                0x1.0000000000001p-1,
+                                0x1.5555555555556p-3,
+                                0x1.5555555553d63p-5,
+                                0x1.11111111109b3p-7,
+                                0x1.6c16c1788bd90p-10,
+                                0x1.a01a01a7c41d5p-13,
+                                0x1.a019b90d2ae7ap-16,
+                                0x1.71de0dae63bb3p-19,
+                                0x1.289185613a3d6p-22,
+                                0x1.af38a9b0ec855p-26};
 static const double EXP_32[] = {1, 1, 0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558f2p-5, 0x1.123a2p-7, 0x1.6a23cep-10};
 /* (2^f - 1) / f, |f| <= 1/2 */
 static const double EXP2_32[] = {0x1.62e43p-1,  0x1.ebfbep-3,  0x1.c6af6cp-5,
@@ -146,44 +159,68 @@ static lv exp_f32(sn_em *em, lv x, bool halved) {
     return em_mul(em, sn_math_exp2_small(em, halved ? em_addc(em, hi, -1) : hi), rest);
 }
 
-#define ROUND_BIASED_64 (0x1.8p52 + 2 * 1023)
+#define ROUND_64 0x1.8p52
 
-/* The upper halves of f64: sign, exponent and 20 bits. */
+/* The upper halves of f64: sign, exponent and 20 bits; and f64 with such a half in place of its own. */
 static lv upper(sn_em *em, lv x) {
     lv bits = sn_em_ibits(em, x);
     return LLVMBuildTrunc(em->b, em_lshr(em, bits, sn_em_i(em, bits, 32)), sn_em_like(x, em->cg->i32), "");
 }
 
-static lv exponent(sn_em *em, lv biased) {
-    lv wide = LLVMBuildZExt(em->b, biased, sn_em_like(biased, em->cg->i64), "");
-    return sn_em_fbits(em, em_shl(em, wide, sn_em_i(em, wide, 52)));
+static lv raised(sn_em *em, lv half) {
+    lv wide = LLVMBuildZExt(em->b, half, sn_em_like(half, em->cg->i64), "");
+    return em_shl(em, wide, sn_em_i(em, wide, 32));
 }
 
-/* f64 on GPUs, where a comparison and a conversion take the time of one and of four products: n stands in the last bits of the sum
- * that rounds x log2 e, with twice the bias, and arguments are compared as integers. |x| >= 746 is told by its upper half: x 2^1023
- * is -inf, whose place 0 takes, or what e^x is. flushed: for x of at most 709, as terms of a sum have behind their maximum; what
- * would be subnormal is 0, but for the largest of these. */
-static lv exp_gpu_f64(sn_em *em, lv x, bool halved, bool flushed) {
-    double round = ROUND_BIASED_64 - halved - (flushed ? 1023 : 0);
-    lv sum = em_fmac(em, x, LOG2_E, sn_em_f(em, x, round)), n = em_addc(em, sum, -round);
-    lv r = em_fmac(em, n, -LN_2_LOW, em_fmac(em, n, -LN_2, x));
-    lv y = em_addc(em, sn_math_expm1_poly(em, r), 1);
-    lv k = LLVMBuildTrunc(em->b, sn_em_ibits(em, sum), sn_em_like(x, em->cg->i32), ""), one = sn_em_i(em, k, 1);
-    if (flushed) {
-        k = em_select(em, em_icmp(em, LLVMIntSGT, k, sn_em_i(em, k, 0)), k, sn_em_i(em, k, 0));
-        y = em_mul(em, y, exponent(em, k));
-    } else {
-        lv half = em_ashr(em, k, one);
-        y = em_mul(em, em_mul(em, y, exponent(em, half)), exponent(em, em_isub(em, k, half)));
-    }
-    lv far = em_mulc(em, x, 0x1p1023), of_far = upper(em, far),
-       size = em_and(em, upper(em, x), sn_em_i(em, k, 0x7fffffff));
-    far = em_select(em, em_icmp(em, LLVMIntEQ, of_far, sn_em_i(em, k, 0xfff00000)), sn_em_f(em, x, 0), far);
-    return em_select(em, em_icmp(em, LLVMIntULT, size, sn_em_i(em, k, 0x40875000)), y, far);
+static lv with_upper(sn_em *em, lv x, lv half) {
+    lv bits = sn_em_ibits(em, x);
+    return sn_em_fbits(em, em_or(em, em_and(em, bits, sn_em_i(em, bits, 0xffffffff)), raised(em, half)));
+}
+
+/* f64 on GPUs: x = n ln 2 + r and e^r, which no operation but products and sums makes, since a comparison and a conversion take the
+ * time of one and of four of these. n stands in the last bits of the sum that rounds x log2 e, and is one less if `halved`. Terms of a
+ * sum go without the last bits of ln 2: |x| / 6 units in the last place. */
+typedef struct exp_parts {
+    lv sum, n, y;
+} exp_parts;
+
+static exp_parts exp_parts_f64(sn_em *em, lv x, bool halved, bool term) {
+    exp_parts e = {.sum = em_fmac(em, x, LOG2_E, sn_em_f(em, x, ROUND_64 - halved))};
+    lv n = em_addc(em, e.sum, halved - ROUND_64), r = em_fmac(em, n, -LN_2, x);
+    if (!term) r = em_fmac(em, n, -LN_2_LOW, r);
+    e.y = sn_em_poly(em, r, EXP_64, SN_COUNT(EXP_64));
+    e.n = LLVMBuildTrunc(em->b, sn_em_ibits(em, e.sum), sn_em_like(x, em->cg->i32), "");
+    return e;
+}
+
+/* 2^n goes half to the exponent of e^r and half into a product, which rounds what is subnormal. |x| >= 746 is told by the upper
+ * half of x: the product is of 1.., and of 0, inf, or the nan that the sum is. */
+static lv exp_gpu_f64(sn_em *em, lv x, bool halved) {
+    exp_parts e = exp_parts_f64(em, x, halved, false);
+    lv high = upper(em, x), of_sum = upper(em, e.sum), sign = sn_em_i(em, high, 0x7fffffff);
+    lv one = sn_em_i(em, high, 1), by = sn_em_i(em, high, 20), inf = sn_em_i(em, high, 0x7ff00000);
+    lv half = em_ashr(em, e.n, one), rest = em_iadd(em, em_isub(em, e.n, half), sn_em_i(em, half, 1023));
+    lv y = em_iadd(em, upper(em, e.y), em_shl(em, half, by)), scale = em_shl(em, rest, by);
+    lv far = em_icmp(em, LLVMIntUGE, em_and(em, high, sign), sn_em_i(em, high, 0x40875000));
+    lv is_nan = em_icmp(em, LLVMIntUGT, em_and(em, of_sum, sign), inf);
+    lv limit_of = em_select(em, em_icmp(em, LLVMIntSLT, high, sn_em_i(em, high, 0)), sn_em_i(em, high, 0), inf);
+    scale = em_select(em, far, em_select(em, is_nan, of_sum, limit_of), scale);
+    y = em_select(em, far, sn_em_i(em, high, 0x3ff00000), y);
+    return em_mul(em, with_upper(em, e.y, y), sn_em_fbits(em, raised(em, scale)));
+}
+
+/* x is at most 0, or stands for -|x| if `apart`. What is below -708, or negative and no number, is taken for -708: 2^-1021, beside a
+ * largest term of 1. Another nan gives any bits, and so does inf: of these the maximum tells (sumexp.c). */
+static lv exp_term_f64(sn_em *em, lv x, bool apart) {
+    lv high = upper(em, x);
+    if (apart) high = em_or(em, high, sn_em_i(em, high, 0x80000000));
+    exp_parts e = exp_parts_f64(em, with_upper(em, x, em_call2(em, "llvm.umin", high, sn_em_i(em, high, 0xc0862000))),
+                                false, true);
+    return with_upper(em, e.y, em_iadd(em, upper(em, e.y), em_shl(em, e.n, sn_em_i(em, high, 20))));
 }
 
 static lv exp_f64(sn_em *em, lv x, bool halved) {
-    if (em->cg->target->is_gpu) return exp_gpu_f64(em, x, halved, false);
+    if (em->cg->target->is_gpu) return exp_gpu_f64(em, x, halved);
     lv n, p = reduced_expm1(em, &n, not_nan(em, x));
     return nan_of(em, x, sn_math_scale2(em, em_addc(em, p, 1), to_int(em, halved ? em_addc(em, n, -1) : n)));
 }
@@ -198,10 +235,20 @@ lv sn_math_exp_half(sn_em *em, lv x) {
 
 /* With subnormal results flushed, ex2 is one instruction instead of four. */
 lv sn_math_exp_term(sn_em *em, lv x) {
-    if (sn_em_is64(x)) return em->cg->target->is_gpu ? exp_gpu_f64(em, x, false, true) : sn_math_exp(em, &x);
+    if (sn_em_is64(x)) return em->cg->target->is_gpu ? exp_term_f64(em, x, false) : sn_math_exp(em, &x);
     lv y = em_mulc(em, x, LOG2_E_32);
     if (!em->cg->target->is_gpu) return sn_math_exp2(em, &y);
     return sn_math_by_lane(em, "llvm.nvvm.ex2.approx.ftz", &y, 1);
+}
+
+lv sn_math_exp_apart(sn_em *em, lv x) { return exp_term_f64(em, x, true); }
+
+/* What is below 2^-126 is 0. lg2.approx is good to 2^-22 near 1. */
+lv sn_math_exp_over(sn_em *em, lv x, lv y) {
+    lv in[] = {x, em_neg(em, sn_math_by_lane(em, "llvm.nvvm.lg2.approx.f", &y, 1))};
+    sn_em_unify(em, in, 2);
+    lv sum = em_fmac(em, in[0], LOG2_E_32, in[1]);
+    return sn_math_exp2_normal(em, &sum);
 }
 
 /* ---- operations ---- */
@@ -209,6 +256,7 @@ lv sn_math_exp_term(sn_em *em, lv x) {
 /* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. */
 lv sn_math_exp(sn_em *em, const lv *in) {
     lv x = in[0];
+    if (em->term && !sn_em_is64(x)) return sn_math_exp_term(em, x);
     if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
     if (sn_em_is64(x) && em->cg->target->is_gpu) return exp_f64(em, x, false);
     return sn_math_exp_bounded(em, sn_em_is64(x) ? limit(em, x, -746, 710) : limit(em, x, -105, 89));

@@ -7,10 +7,15 @@
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
  *
+ * A value is a term when it is the one exponential of the kernel, all that it is used for is a sum, and it is e^(x - m), m a maximum that
+ * may have something else in place of infinities: it is as exact as a term of sumexp then (docs/ARCHITECTURE.md, Numerics).
+ *
  * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
  * of gelu are: then its own zeros need not be exact to the last place, for the sum does not show them.
  */
 #include "codegen-llvm/gen.h"
+
+enum { DEPTH = 16 }; /* of statements that say what is never below 0 */
 
 /* Does the operation hand a relative error on without magnifying it? */
 static bool hands_on(sn_lop op) {
@@ -51,11 +56,77 @@ static bool use_is_blunt(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand
     return other && other->op == SN_LOP_CONST && (other->f >= 0.5 || other->f <= -0.5);
 }
 
+static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
+    if (s->op == SN_LOP_SELECT) return operand > 0 && g->term[s->result.i];
+    if (s->op != SN_LOP_YIELD) return false;
+    const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
+    return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
+}
+
+static const sn_stmt_rec *def_of(const sn_gen *g, sn_val v) {
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    return def.i ? sn_stmt_get(g->m, def) : NULL;
+}
+
+/* Is the value e^(x - m)? */
+static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s) {
+    const sn_stmt_rec *sub = s->op == SN_LOP_EXP ? def_of(g, s->in[0]) : NULL;
+    const sn_stmt_rec *m = sub && sub->op == SN_LOP_SUB ? def_of(g, sub->in[1]) : NULL;
+    if (m && m->op == SN_LOP_SELECT) m = def_of(g, m->in[2]);
+    return m && m->op == SN_LOP_REDUCE && m->n_combs == 1 && m->combs[0] == SN_COMB_MAX;
+}
+
+/* Has the kernel no other exponential? Two of the same element would be one, where registers have that. */
+static bool is_only_exp(const sn_gen *g) {
+    uint32_t n = 0;
+    for (sn_stmt s = g->k->first; s.i && n < 2; s = sn_stmt_walk_next(g->m, s))
+        n += sn_stmt_get(g->m, s)->op == SN_LOP_EXP;
+    return n < 2;
+}
+
 static void not_coarse(void *user, sn_ix atom) {
     sn_gen *g = user;
     const sn_ix_rec *r = sn_ix_get(g->m, atom);
-    if (r->kind == SN_IX_VAL) g->coarse[r->id] = g->blunt[r->id] = false;
+    if (r->kind == SN_IX_VAL) g->coarse[r->id] = g->blunt[r->id] = g->term[r->id] = false;
 }
+
+/* ---- sums of exponentials ---- */
+
+static sn_gen_positive lesser(sn_gen_positive a, sn_gen_positive b) { return a < b ? a : b; }
+
+static sn_gen_positive is_positive(const sn_gen *g, sn_val v, uint32_t depth);
+
+/* Result number k of a sum of what is positive, or the weight of exponentials. */
+static sn_gen_positive sum_is_positive(const sn_gen *g, const sn_stmt_rec *reduce, uint32_t k, uint32_t depth) {
+    uint32_t first = 0;
+    for (uint32_t c = 0; c < reduce->n_combs; first += sn_combs[reduce->combs[c++]].states) {
+        sn_val each = sn_stmt_get(g->m, reduce->last)->in[k];
+        if (reduce->combs[c] == SN_COMB_SUMEXP && k == first + 1) return is_positive(g, each, depth);
+        if (reduce->combs[c] == SN_COMB_SUM && k == first) return lesser(is_positive(g, each, depth), SN_GEN_SUM);
+    }
+    return SN_GEN_ANY;
+}
+
+/* Is v never below 0, by what at most `depth` statements behind one another say? */
+static sn_gen_positive is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!s || !depth || !v.i || !sn_is_float(sn_val_get(g->m, v)->dtype)) return SN_GEN_ANY;
+    uint32_t first = s->op == SN_LOP_SELECT;
+    switch ((int)s->op) {
+    case SN_LOP_EXP: return SN_GEN_WEIGHT;
+    case SN_LOP_CONST: return s->f >= 0 ? SN_GEN_WEIGHT : SN_GEN_ANY;
+    case SN_LOP_REDUCE: return sum_is_positive(g, s, v.i - s->result.i, depth - 1);
+    case SN_LOP_CAST: return is_positive(g, s->in[0], depth - 1);
+    case SN_LOP_SELECT:
+    case SN_LOP_MUL:
+    case SN_LOP_ADD:
+        return lesser(is_positive(g, s->in[first], depth - 1), is_positive(g, s->in[first + 1], depth - 1));
+    default: return SN_GEN_ANY;
+    }
+}
+
+/* ---- the walk ---- */
 
 static void visit_region(sn_gen *g, sn_stmt last);
 
@@ -65,7 +136,10 @@ static void visit(sn_gen *g, sn_stmt id) {
     for (uint32_t k = 0; k < s->n_in; k++) {
         g->coarse[s->in[k].i] &= use_is_coarse(g, s, k);
         g->blunt[s->in[k].i] &= use_is_blunt(g, s, k);
+        g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
+    if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = is_positive(g, s->in[1], DEPTH);
+    if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s) && is_only_exp(g);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
@@ -77,6 +151,8 @@ static void visit_region(sn_gen *g, sn_stmt last) {
 void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
-    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = true;
+    g->term = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->positive = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
+    for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = g->term[i] = true;
     visit_region(g, g->k->last);
 }

@@ -175,19 +175,30 @@ static void sequential(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *s
     else one_run(g, s, st, zero, end, sn_ix_range(g->m, extent).lo < 1, state);
 }
 
+/* Maxima and minima of f64 on a GPU, where a comparison takes the time of a product: as pairs are asked whether one is nan, it is three
+ * for two of them instead of four. */
+static bool by_pairs(const sn_gen *g, const sn_gen_states *st, uint32_t c) {
+    bool extreme = st->combs[c] == SN_COMB_MAX || st->combs[c] == SN_COMB_MIN;
+    return g->gpu && extreme && st->dtypes[st->first[c]] == SN_F64;
+}
+
 /* Of one combiner, iteration by iteration: what each yields first, and second. state has the first iteration. */
 typedef struct yielded {
     lv *x[2];
     bool kept; /* nothing is combined before all are there */
 } yielded;
 
-/* sumexp takes all iterations at once, and so do columns of bytes. */
+/* sumexp takes all iterations at once, and so do extremes of f64 and columns of bytes. */
 static void combine_kept(sn_gen *g, const sn_gen_states *st, uint32_t c, const yielded *y, int64_t n, lv *state) {
     sn_dtype t = st->dtypes[st->first[c]];
     if (st->combs[c] == SN_COMB_SUMEXP) {
         lv *pairs = SN_NEWN(g->arena, lv, 2 * n);
         for (int64_t i = 0; i < 2 * n; i++) pairs[i] = y->x[i % 2][i / 2];
         if (n > 1) sn_gen_sumexp(g, t, state, pairs, (uint32_t)n);
+        return;
+    }
+    if (by_pairs(g, st, c)) {
+        if (n > 1) *state = sn_gen_extreme_f64(&g->em, st->combs[c], y->x[0], (uint32_t)n);
         return;
     }
     if (sn_gen_combine_byte_rows(g, st->combs[c], t, y->x[0], (uint32_t)n, state)) return;
@@ -201,8 +212,8 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
     lv x[SN_GEN_STATES];
     if (n == 0) sn_gen_identities(g, st, state);
     for (uint32_t c = 0; c < st->n_combs; c++) {
-        sn_comb comb = st->combs[c];
-        all[c].kept = comb == SN_COMB_SUMEXP || sn_gen_may_be_byte_rows(g, s, st, c);
+        bool at_end = st->combs[c] == SN_COMB_SUMEXP || by_pairs(g, st, c);
+        all[c].kept = at_end || sn_gen_may_be_byte_rows(g, s, st, c);
         for (uint32_t k = 0; k < 2; k++) all[c].x[k] = all[c].kept ? SN_NEWN(g->arena, lv, n) : NULL;
     }
     for (int64_t i = 0; i < n; i++) {

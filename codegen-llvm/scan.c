@@ -10,8 +10,9 @@
  * Rows of threads (block.y) take theirs in through shared memory, once: no loop counts beside them.
  *
  * A state that adds many times is kept in twice the precision, so that a long prefix is as exact as a short one. On a
- * GPU, and where the elements are f64, that is a second variable for what rounding has taken from the state, which goes
- * back every so many steps. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a
+ * GPU, and where the elements are f64, that is a second variable: what steps add goes to that one, which is small, and
+ * from there to the state after every so many of them, but for what rounding would take. A step costs two additions,
+ * the next one waits for one of them. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a
  * GPU cannot do in order (lanes outside threads, threads that do not all arrive) is refused here.
  */
 #include "codegen-llvm/gen.h"
@@ -103,7 +104,7 @@ void sn_gen_scan_enter(sn_gen *g, const sn_stmt_rec *loop) {
     }
 }
 
-/* The state, and what roundings have taken from it (NULL: nobody keeps that). wide: both in one f64. */
+/* The state, and what the last steps have added to it (NULL: nobody keeps that). wide: both in one f64. */
 typedef struct state {
     lv sum, lost, wide;
 } state;
@@ -129,19 +130,42 @@ static lv rounding(sn_gen *g, lv a, lv b, lv sum) {
     return if_number(g, em_add(em, em_sub(em, a, of_a), em_sub(em, b, of_b)));
 }
 
-/* What was lost goes back to the sum before it has many roundings of its own. */
-static void give_back(sn_gen *g, const sn_stmt_rec *s, state st) {
-    enum { EVERY = 64 };
+enum { EVERY = 64 }; /* steps: what they add has as many roundings of its own at most */
+
+/* The loop, written out or a few steps of a longer one, at whose end there have been some: it needs no count. */
+static sn_axis run_of_steps(sn_gen *g, const sn_stmt_rec *s) {
+    enum { LEAST = 4 };
+    for (sn_stmt up = s->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+        const sn_stmt_rec *u = sn_stmt_get(g->m, up);
+        if (!u->axis.i || u->kind == SN_AXIS_VECTOR || sn_gen_is_block(g, u->kind)) continue;
+        if (!sn_ix_uses_axis(g->m, s->ix, u->axis)) continue;
+        int64_t n = sn_gen_extent(g, u->axis);
+        return n >= LEAST && n <= EVERY ? u->axis : (sn_axis){0};
+    }
+    return (sn_axis){0};
+}
+
+/* Have there been so many steps? */
+static lv is_turn(sn_gen *g, const sn_stmt_rec *s) {
     sn_em *em = &g->em;
-    const sn_gen_lost *lost = &g->lost[s->result.i];
-    lv steps = LLVMBuildLoad2(em->b, em->cg->i32, lost->steps, "");
+    sn_axis run = run_of_steps(g, s);
+    if (run.i) {
+        sn_ix last = sn_ix_addc(g->m, sn_ix_axis(g->m, run), 1 - sn_gen_extent(g, run));
+        return sn_gen_in(g, last, sn_ix_const(g->m, 1));
+    }
+    lv at = g->lost[s->result.i].steps, steps = LLVMBuildLoad2(em->b, em->cg->i32, at, "");
     steps = em_iadd(em, steps, sn_em_i(em, steps, 1));
-    LLVMBuildStore(em->b, steps, lost->steps);
-    lv turn = em_icmp(em, LLVMIntEQ, em_and(em, steps, sn_em_i(em, steps, EVERY - 1)), sn_em_i(em, steps, 0));
-    sn_em_if now = sn_em_then(em, turn, "give_back");
+    LLVMBuildStore(em->b, steps, at);
+    return em_icmp(em, LLVMIntEQ, em_and(em, steps, sn_em_i(em, steps, EVERY - 1)), sn_em_i(em, steps, 0));
+}
+
+/* What steps have added goes to the sum; what rounding takes from that stays with the next ones. */
+static void give_back(sn_gen *g, const sn_stmt_rec *s, state st) {
+    sn_em *em = &g->em;
+    sn_em_if now = sn_em_then(em, is_turn(g, s), "give_back");
     lv sum = em_add(em, st.sum, st.lost);
     LLVMBuildStore(em->b, sum, g->prefixes[s->result.i]);
-    LLVMBuildStore(em->b, rounding(g, st.sum, st.lost, sum), lost->sum);
+    LLVMBuildStore(em->b, rounding(g, st.sum, st.lost, sum), g->lost[s->result.i].sum);
     sn_em_end(em, &now);
 }
 
@@ -152,12 +176,14 @@ static state grow_state(sn_gen *g, const sn_stmt_rec *s, state old, lv x) {
         LLVMBuildStore(g->em.b, new.wide, g->prefixes[s->result.i]);
         return new;
     }
+    if (old.lost) {
+        new = (state){.sum = old.sum, .lost = combine(g, s, old.lost, x)};
+        LLVMBuildStore(g->em.b, new.lost, g->lost[s->result.i].sum);
+        give_back(g, s, new);
+        return new;
+    }
     new.sum = combine(g, s, old.sum, x);
     LLVMBuildStore(g->em.b, new.sum, g->prefixes[s->result.i]);
-    if (!old.lost) return new;
-    new.lost = em_add(&g->em, old.lost, rounding(g, old.sum, x, new.sum));
-    LLVMBuildStore(g->em.b, new.lost, g->lost[s->result.i].sum);
-    give_back(g, s, new);
     return new;
 }
 

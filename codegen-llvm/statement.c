@@ -109,6 +109,23 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
     return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
 }
 
+/* A quotient whose divisor stays the same for several is a product, but of f64 only where the divisor is a sum of exponentials: others
+ * are rounded correctly. */
+static bool divisor_stays(const sn_gen *g, const sn_stmt_rec *s) {
+    if (!g->gpu || s->op != SN_LOP_DIV || !sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def)) return false;
+    return sn_val_get(g->m, s->result)->dtype != SN_F64 || g->positive[s->in[1].i] != SN_GEN_ANY;
+}
+
+/* Of a softmax of halves: e^x / y, where y stays the same and is a sum of sumexp, is one exponential, with the logarithm of y taken
+ * once. (Of a sum of the same e^x registers may have those.) Returns NULL: s is something else. */
+static lv quotient_of_exp(sn_gen *g, const sn_stmt_rec *s) {
+    if (!g->em.stays || !g->em.coarse || sn_val_get(g->m, s->result)->dtype != SN_F32) return NULL;
+    sn_stmt def = sn_val_get(g->m, s->in[0])->def;
+    const sn_stmt_rec *e = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!e || e->op != SN_LOP_EXP || g->positive[s->in[1].i] != SN_GEN_WEIGHT) return NULL;
+    return sn_math_exp_over(&g->em, sn_gen_val(g, e->in[0]), sn_gen_val(g, s->in[1]));
+}
+
 static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     sn_em *em = &g->em;
     lv in[3];
@@ -126,10 +143,12 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     }
     em->coarse = g->gpu && g->coarse[s->result.i];
     em->blunt = g->gpu && g->blunt[s->result.i];
-    em->stays = g->gpu && s->op == SN_LOP_DIV && sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def);
-    lv x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
+    em->term = g->gpu && s->op == SN_LOP_EXP && g->term[s->result.i];
+    em->stays = divisor_stays(g, s);
+    lv x = quotient_of_exp(g, s);
+    if (!x) x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
     if (!x) x = sn_math_op(em, s->op, from, in, s->n_in);
-    em->coarse = em->blunt = em->stays = false;
+    em->coarse = em->blunt = em->term = em->stays = false;
     return x;
 }
 

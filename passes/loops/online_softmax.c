@@ -102,9 +102,14 @@ static bool row_is_wanted(const online *on) {
     return false;
 }
 
+static bool is_f64(const online *on) {
+    return sn_val_get(on->m, sn_result(sn_stmt_get(on->m, on->max.at[0]), on->state))->dtype == SN_F64;
+}
+
 /* A row along memory stays in registers up to a length, if it is wanted again. A longer one may stay in shared memory,
  * but then blocks of a cluster put it together: once instead of twice. Columns are not kept, but a few of their
- * elements are still in the cache. */
+ * elements are still in the cache. On a GPU a term of f64 in sumexp is shorter than an exponential, so that rows of any length that
+ * nothing else wants are read once. */
 static bool stays_in_registers(const online *on) {
     int64_t count = sn_chain_count(on->m, &on->max);
     uint32_t bytes, least;
@@ -112,7 +117,8 @@ static bool stays_in_registers(const online *on) {
     sn_stmt body = on->outer.n ? on->outer.at[on->outer.n - 1] : (sn_stmt){0};
     if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, body), &least) > along)
         return count <= SN_SHORT_COLUMN;
-    if (count > SN_LONG_ROW && !row_is_wanted(on)) return false;
+    const sn_target *t = on->cx->target;
+    if ((count > SN_LONG_ROW || (t && t->is_gpu && is_f64(on))) && !row_is_wanted(on)) return false;
     return count <= sn_row_registers(bytes);
 }
 
@@ -122,14 +128,14 @@ static bool stays_in_shared(const online *on) {
     const sn_module *m = on->m;
     const sn_target *t = on->cx->target;
     if (!t || !t->is_gpu || !on->outer.n || !row_is_wanted(on)) return false;
-    if (sn_val_get(m, sn_result(sn_stmt_get(m, on->max.at[0]), on->state))->dtype != SN_F64) return false;
+    if (!is_f64(on)) return false;
     int64_t count = sn_chain_count(m, &on->max), rows = sn_chain_count(m, &on->outer), room = t->shared_bytes / 2;
     int64_t bytes = count * sn_dtype_bytes(SN_F64), columns = SN_SECTOR / sn_dtype_bytes(SN_F64);
     uint32_t least;
     int64_t along = sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, on->max.at[on->max.n - 1]), &least);
     sn_stmt body = on->outer.at[on->outer.n - 1];
     if (sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(m, body), &least) > along)
-        return bytes * columns <= room && rows >= columns * t->units;
+        return bytes * columns <= room * t->cluster && rows * t->cluster >= columns * t->units;
     return bytes <= room * t->cluster && rows * t->cluster >= t->units;
 }
 

@@ -15,7 +15,7 @@
  * of steps, which lie in different banks.
  *
  * Tiles are of three kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
- * a line of memory for each step (what comes out of them is stored as it is made); and several whole rows, which wait for
+ * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin anywhere); and several whole rows, which wait for
  * nobody. The sums of parts pass from block to block as those of scan_columns.c do.
  *
  * Legal where split-scan is, for scans that load and store a place of the same number in each buffer, one behind the other
@@ -236,7 +236,8 @@ static bool is_odd(const sn_tiles *t) { return t->inner % t->vector != 0 && t->l
 static bool are_wide(const sn_tiles *t) {
     int64_t width = tile_of(t) / t->length;
     if (is_odd(t) && t->length >= SN_CUT_TILE_LEAST) width = sn_least(width, t->threads);
-    return t->inner % t->vector && width <= t->threads && width * t->least >= SN_CUT_TILE_WIDE * SN_LINE;
+    int64_t wide = is_odd(t) && t->least < SN_BANK ? SN_CUT_TILE_WIDE_HALVES : SN_CUT_TILE_WIDE;
+    return t->inner % t->vector && width <= t->threads && width * t->least >= wide * SN_LINE;
 }
 
 /* Some columns from end to end. */
@@ -248,6 +249,7 @@ static bool choose_columns(sn_tiles *t) {
     t->width = sn_least(tile_of(t) / t->length / line * line, t->threads);
     if (t->width < line) t->width = line;
     t->side = sn_ceil_div(t->inner, t->width);
+    if (is_odd(t) && t->least < SN_BANK) t->width = sn_ceil_div(t->inner, t->side);
     t->pieces = sn_least(t->threads / t->width, sn_ceil_div(t->length, SN_CUT_TILE_LEAST));
     t->steps = sn_ceil_div(t->length, t->pieces);
     t->pieces = sn_ceil_div(t->length, t->steps);
@@ -369,7 +371,7 @@ bool sn_scan_tiles(sn_scan_cut *c) {
     sn_tile_copy_in(&t);
     sn_tile_sum(&t);
     sn_tile_scan(&t);
-    if (t.flat) sn_tile_copy_out(&t);
+    if (sn_tile_stays(&t)) sn_tile_copy_out(&t);
     sn_kern_dead_code(m, c->k);
     sn_kern_collect_params(m, c->k);
     sn_kern_rec *k = sn_kern_get(m, c->k);

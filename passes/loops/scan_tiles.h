@@ -6,6 +6,8 @@
 
 #include "passes/base/rebuild.h"
 #include "passes/loops/split_scan.h"
+#include "passes/schedule/constants.h"
+#include "passes/schedule/figures.h"
 
 enum { SN_TILE_LOADS = 4 };
 
@@ -104,6 +106,12 @@ static inline sn_cursor sn_tile_loop(sn_tiles *t, sn_cursor at, const char *name
     sn_axis ax = sn_axis_new(t->m, name, sn_tile_const(t, n));
     *e = sn_ix_axis(t->m, ax);
     return sn_at_end(t->k, sn_put_loop(t->m, at, ax, kind));
+}
+
+/* Do results stay in shared memory until all of a tile are there? Those of lines are stored as they are made, but for halves of whole columns:
+ * most of the sectors of memory that a warp of them has would be parts of one. */
+static inline bool sn_tile_stays(const sn_tiles *t) {
+    return t->flat || (t->skewed && t->parts == 1 && t->least < SN_BANK);
 }
 
 /* Is a block's part one of a single column, of which each thread has a piece? */

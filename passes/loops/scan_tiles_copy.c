@@ -3,7 +3,8 @@
  * A tile that is one piece of memory is copied in the widest pieces that it, and all others, begin and end with; what is
  * left behind the last one of all, element by element. Tiles of whole rows that begin inside of a vector come with all of that, and what they have of
  * the vectors at both ends is stored element by element. Places beyond the last element of a row, or of all rows, are zero:
- * they come behind all others, or, where steps go down, are left out of the sums. Tiles of some columns are copied line by line.
+ * they come behind all others, or, where steps go down, are left out of the sums. Tiles of some columns are copied line by line: with the vectors that
+ * a line begins and ends in; of halves, results go the same way, whole vectors first and then both ends.
  *
  * Copies wait for nothing but their memory, and `async-copy` makes them asynchronous.
  */
@@ -222,7 +223,8 @@ void sn_tile_copy_in(sn_tiles *t) {
         sn_put_store_masked(t->m, at.at, t->staged[i], at.place, x, at.there);
     }
     sn_dtype dtype = sn_buf_get(t->m, t->to)->dtype;
-    if (!t->out.i && t->flat) t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, sn_tile_staged(t));
+    if (!t->out.i && sn_tile_stays(t))
+        t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, sn_tile_staged(t));
 }
 
 void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks) {
@@ -265,8 +267,81 @@ static void put_ends(sn_tiles *t, sn_stmt threads) {
     put_store(t, &at);
 }
 
+/* Of a line of results, counted from where the vector begins that it begins in: its first element, how many it has, and where
+ * the vector begins that it ends in, or that begins at its end. */
+typedef struct piece {
+    sn_ix line, lead, n, back;
+    sn_val there; /* is there such a line? none: always */
+} piece;
+
+static void find_piece(sn_tiles *t, sn_cursor at, sn_ix line, bool always, piece *out) {
+    sn_module *m = t->m;
+    out->line = always ? line : sn_ix_min(m, line, sn_tile_const(t, t->rows - 1));
+    out->lead = sn_ix_modc(m, sn_tile_line_start(t, out->line), t->vector);
+    out->n = sn_tile_const(t, t->width);
+    if (t->side * t->width != t->inner)
+        out->n = sn_ix_min(m, out->n, sn_ix_sub(m, sn_tile_const(t, t->inner), t->column));
+    out->back = sn_tile_times(t, sn_ix_divc(m, sn_tile_plus(t, out->lead, out->n), t->vector), t->vector);
+    out->there = (sn_val){0};
+    if (!always) out->there = sn_put_in(m, at, line, sn_tile_const(t, t->rows));
+    if (t->rows * t->parts == t->length) return;
+    sn_val in_row = sn_put_in(m, at, sn_tile_plus(t, t->tile_row, line), sn_tile_const(t, t->length));
+    out->there = sn_tile_both(t, at, out->there, in_row);
+}
+
+/* Element e of that. */
+static void place_in_line(const sn_tiles *t, turn *out, const piece *p, sn_ix e) {
+    out->place = sn_tile_plus(t, sn_tile_times(t, p->line, t->pitch), e);
+    out->element = sn_tile_plus(t, sn_ix_sub(t->m, sn_tile_line_start(t, p->line), p->lead), e);
+}
+
+/* Whole vectors of lines that begin anywhere. */
+static void put_whole(sn_tiles *t) {
+    sn_module *m = t->m;
+    int64_t lanes = lanes_of(t), lines = lines_of(t), turns = sn_ceil_div(t->rows, lines);
+    sn_ix x, u = sn_tile_const(t, 0), v, none = u;
+    piece p;
+    turn at = {.at = sn_tile_threads(t, lanes * lines, &x)};
+    if (turns > 1) at.at = sn_tile_loop(t, at.at, "u", turns, SN_AXIS_UNROLL, &u);
+    sn_ix line = sn_tile_plus(t, sn_tile_times(t, u, lines), sn_ix_divc(m, x, lanes));
+    find_piece(t, at.at, line, t->rows % lines == 0, &p);
+    sn_ix first = sn_tile_times(t, sn_ix_modc(m, x, lanes), t->vector);
+    sn_ix starts = sn_ix_max(m, none, sn_ix_addc(m, p.n, 1 - t->vector)); /* of whole vectors */
+    at.there = sn_tile_both(t, at.at, p.there, sn_put_in(m, at.at, sn_ix_sub(m, first, p.lead), starts));
+    at.at = sn_tile_loop(t, at.at, "v", t->vector, SN_AXIS_VECTOR, &v);
+    place_in_line(t, &at, &p, sn_tile_plus(t, first, v));
+    put_store(t, &at);
+}
+
+/* What lines have of the vectors that they begin and end in. */
+static void put_line_ends(sn_tiles *t) {
+    sn_module *m = t->m;
+    int64_t lines = t->threads / t->vector, turns = sn_ceil_div(t->rows, lines);
+    sn_ix x, u = sn_tile_const(t, 0), none = u;
+    piece p;
+    turn at = {.at = sn_tile_threads(t, lines * t->vector, &x)};
+    if (turns > 1) at.at = sn_tile_loop(t, at.at, "u", turns, SN_AXIS_UNROLL, &u);
+    sn_ix line = sn_tile_plus(t, sn_tile_times(t, u, lines), sn_ix_divc(m, x, t->vector));
+    find_piece(t, at.at, line, t->rows % lines == 0, &p);
+    sn_ix e = sn_ix_modc(m, x, t->vector), whole = sn_ix_divc(m, sn_ix_addc(m, p.lead, t->vector - 1), t->vector);
+    sn_ix front = sn_ix_sub(m, sn_ix_min(m, sn_tile_times(t, whole, t->vector), p.back), p.lead);
+    at.there = sn_put_in(m, at.at, sn_ix_sub(m, e, p.lead), sn_ix_max(m, none, front));
+    at.there = sn_tile_both(t, at.at, p.there, at.there);
+    place_in_line(t, &at, &p, e);
+    put_store(t, &at);
+    e = sn_tile_plus(t, p.back, e);
+    at.there = sn_tile_both(t, at.at, p.there, sn_put_in(m, at.at, sn_ix_sub(m, e, p.lead), p.n));
+    place_in_line(t, &at, &p, e);
+    put_store(t, &at);
+}
+
 void sn_tile_copy_out(sn_tiles *t) {
     turn at;
+    if (!t->flat) {
+        put_whole(t);
+        put_line_ends(t);
+        return;
+    }
     open_flat(t, &at, true);
     put_store(t, &at);
     if (t->moved) put_ends(t, at.threads);

@@ -48,7 +48,7 @@ static void make_step(sn_tiles *t, step *out, sn_cursor at, sn_ix x, sn_ix turn,
     if (t->whole && t->pieces * t->steps != t->length)
         out->there = out->kept = sn_put_in(m, at, lo, sn_tile_const(t, t->length));
     if (t->reverse && !t->whole && beyond) out->there = sn_put_in(m, at, position, sn_tile_const(t, t->length));
-    if (!t->flat && beyond && !t->inside) out->kept = sn_put_in(m, at, in_row, sn_tile_const(t, t->length));
+    if (!sn_tile_stays(t) && beyond && !t->inside) out->kept = sn_put_in(m, at, in_row, sn_tile_const(t, t->length));
     out->element = sn_tile_plus(
         t, sn_tile_times(t, sn_tile_plus(t, sn_tile_times(t, front, t->length), in_row), t->inner), of_row);
     for (uint32_t i = 0; i <= c->outer.n; i++)
@@ -80,8 +80,8 @@ static void take_staged(sn_tiles *t, sn_cursor at, sn_stmt nest, const step *st)
 }
 
 static void put_result(sn_tiles *t, sn_cursor at, const step *st, sn_val x) {
-    sn_buf to = t->flat ? t->out : t->to;
-    sn_ix e = t->flat ? st->place : st->element;
+    sn_buf to = sn_tile_stays(t) ? t->out : t->to;
+    sn_ix e = sn_tile_stays(t) ? st->place : st->element;
     if (st->kept.i) sn_put_store_masked(t->m, at, to, e, x, st->kept);
     else sn_put_store(t->m, at, to, e, x);
 }
@@ -434,7 +434,7 @@ static void walk_tile(sn_tiles *t, sn_stmt nest) {
 void sn_tile_scan(sn_tiles *t) {
     sn_module *m = t->m;
     int64_t whole = t->length / t->rows;
-    if (t->flat || !whole || whole == t->parts) {
+    if (sn_tile_stays(t) || !whole || whole == t->parts) {
         t->inside = whole == t->parts;
         walk_tile(t, t->c->nest);
         return;

@@ -105,11 +105,12 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
  * fill the pipes; more threads for a row only add exchange. */
 static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool once) {
-    uint32_t each = vector == 1                            ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
+    bool narrow = vector == 1 || (bytes == 2 && vector * bytes == SN_WORD);
+    uint32_t each = narrow                                 ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
                     : vector == 8 && count <= SN_SHORT_ROW ? SN_SHORT_VECTORS * vector
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
-    if (vector == 1 && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
+    if (narrow && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
     if (once && vector * bytes >= SN_LEAST_WIDE)
         return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
@@ -146,14 +147,14 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
         sc->min_blocks = sn_once_blocks(sc->vector, ro->online);
 }
 
-/* Threads and unroll that leave the least of a row's room empty: all steps of a thread have their place in it. A block that is alone
- * on its multiprocessor has three times as many threads. */
-static void fit_steps(const rows *ro, bool alone, sn_sched *sc) {
+/* Threads and unroll, no less than `least`, that leave the least of a row's room empty: all steps of a thread have their place in it.
+ * Returns the room, of elements. A block that is alone on its multiprocessor has three times as many threads. */
+static int64_t fit_steps(const rows *ro, bool alone, uint32_t least, sn_sched *sc) {
     static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
     int64_t best = INT64_MAX;
     sn_sched pinned = *sc;
     for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
-        for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= 2; unroll--) {
+        for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= least; unroll--) {
             uint32_t x = pinned.block_x ? pinned.block_x : THREADS[i] * (alone ? 3 : 1),
                      u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
@@ -163,6 +164,25 @@ static void fit_steps(const rows *ro, bool alone, sn_sched *sc) {
             sc->block_x = x;
             sc->unroll = u;
         }
+    return best;
+}
+
+/* Blocks of a multiprocessor that have room for their part of so many elements, and for their threads. */
+static int64_t blocks_beside(const sn_target *t, const rows *ro, int64_t room, const sn_sched *sc) {
+    int64_t blocks =
+        (t->shared_bytes + SN_SHARED_SYSTEM) / (ro->kept * room / sn_sched_cluster(sc) + SN_SHARED_RESERVED);
+    uint32_t most = sn_least(SN_RESIDENT_OTHER / sc->block_x, SN_SHARED_BLOCKS);
+    return blocks < most ? blocks : most;
+}
+
+/* Vectors of a thread that are few a turn are more, if as many blocks still have room. */
+static void choose_steps(const sn_target *t, const rows *ro, bool alone, sn_sched *sc) {
+    enum { FEWEST = 2 };
+    sn_sched more = *sc, open = *sc;
+    int64_t room = fit_steps(ro, alone, FEWEST, sc), other = fit_steps(ro, alone, SN_SHARED_LEAST, &more);
+    bool one_turn = vectors_per_thread(ro, sc) <= sc->unroll;
+    if (open.unroll || sc->unroll >= SN_SHARED_LEAST || one_turn) return;
+    if (blocks_beside(t, ro, other, &more) >= blocks_beside(t, ro, room, sc)) *sc = more;
 }
 
 /* Are there so few rows that as many more blocks would still leave multiprocessors idle, and long ones? */
@@ -184,7 +204,7 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED));
-    fit_steps(ro, blocks < 2, sc);
+    choose_steps(t, ro, blocks < 2, sc);
     if (!sc->block_y) sc->block_y = 1;
     uint32_t resident = sn_least(t->unit_threads, ro->sh->ops <= SN_FEW_OPS
                                                       ? SN_RESIDENT_SIMPLE
@@ -249,9 +269,10 @@ static bool has_room(const rows *ro) {
     return !ro->kept || ro->sh->max_count + odd <= sn_row_registers(ro->kept);
 }
 
-/* Halves are wider in registers than in memory: long rows of them have it better in shared memory. */
+/* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
-    if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && ro->sh->ops > SN_FEW_OPS) return false;
+    bool wide = ro->divisor % 2 == 0 && ro->sh->ops > SN_FEW_OPS;
+    if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && wide) return false;
     if (ro->kept == 2 && ro->sh->max_count > SN_ALONE_HALVES) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
 }
@@ -271,20 +292,26 @@ static uint32_t open_vector(const rows *ro, uint32_t wide, uint32_t even, uint32
     return v;
 }
 
+/* Rows of halves that no word begins, too short for wide vectors that start before them: words that do, two tests each in the first one and
+ * the last. A warp loads and stores whole lines by them, and weights lane by lane as it would anyway. */
+static uint32_t word_vector(sn_pass_ctx *cx, const rows *ro, uint32_t even, uint32_t bytes) {
+    if (bytes != 2 || even * bytes >= SN_WORD || ro->sh->max_count < SN_ODD_WORDS * SN_WARP) return even;
+    return sn_schedule_row_lead(cx->m, ro->sh, SN_WORD / bytes).i ? SN_WORD / bytes : even;
+}
+
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
  * together what they have once a vector, which takes more than the tests of its lanes. */
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes),
              even = sn_least(wide, sn_pow2_divisor(ro->divisor));
-    if (cx->target->is_gpu && ro->weighs && ro->kept && bytes == 8)
-        return 1; /* what vectors come to costs an exponential of f64 each */
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
     if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
     if (even * bytes >= SN_WIDE_ENOUGH && ro->sh->max_count * bytes < SN_TEAM_ROW) return even;
-    if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW)) return even;
+    if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW))
+        return word_vector(cx, ro, even, bytes);
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
