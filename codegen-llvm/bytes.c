@@ -31,8 +31,7 @@ static lv masked(sn_em *em, lv x, int64_t mask) { return em_and(em, x, sn_em_i(e
 static lv permuted(sn_em *em, lv x, lv y, int64_t selector) {
     lv all = LLVMGetPoison(LLVMTypeOf(x));
     for (uint32_t i = 0; i < sn_em_lanes(x); i++) {
-        lv in[3] = {sn_em_lane(em, x, i), sn_em_lane(em, y, i), sn_em_ci(em->cg->i32, selector)};
-        lv word = sn_em_call(em, "llvm.nvvm.prmt", NULL, in, 3);
+        lv word = sn_gen_permute(em, sn_em_lane(em, x, i), sn_em_lane(em, y, i), selector);
         all = sn_em_lanes(x) > 1 ? sn_em_with_lane(em, all, i, word) : word;
     }
     return all;
@@ -85,26 +84,10 @@ static lv product_with_one(sn_em *em, lv a, lv one) {
 
 static bool is_zero(lv x) { return LLVMIsConstant(x) && LLVMIsNull(x); }
 
-/* NULL: there is no instruction for two of 16 bits. */
-static lv extreme(sn_gen *g, sn_comb comb, sn_dtype t, lv a, lv b) {
-    enum { UPPER_OF_BOTH = 0x7351 };
-    sn_em *em = &g->em;
-    lv all = LLVMGetPoison(LLVMTypeOf(a)), eight = sn_em_ci(em->cg->i32, 8);
-    for (uint32_t i = 0; i < sn_em_lanes(a); i++) {
-        lv x = sn_em_lane(em, a, i), y = sn_em_lane(em, b, i), upper = sn_gen_extreme_pair(g, comb, t, x, y);
-        if (!upper) return NULL;
-        lv lower = sn_gen_extreme_pair(g, comb, t, em_shl(em, x, eight), em_shl(em, y, eight));
-        lv in[3] = {lower, upper, sn_em_ci(em->cg->i32, UPPER_OF_BOTH)};
-        lv word = sn_em_call(em, "llvm.nvvm.prmt", NULL, in, 3);
-        all = sn_em_lanes(a) > 1 ? sn_em_with_lane(em, all, i, word) : word;
-    }
-    return all;
-}
-
 static lv larger(sn_gen *g, bool largest, sn_dtype t, lv a, lv b) {
-    lv some = is_zero(a) ? b : a;
+    lv some = is_zero(a) ? b : a, words;
     if (sn_is_unsigned(t) || (!is_zero(a) && !is_zero(b)))
-        return extreme(g, largest ? SN_COMB_MAX : SN_COMB_MIN, t, a, b);
+        return sn_gen_extreme_words(&words, g, largest ? SN_COMB_MAX : SN_COMB_MIN, t, a, b) ? words : NULL;
     lv s = signs(&g->em, some);
     return em_and(&g->em, some, largest ? LLVMBuildNot(g->em.b, s, "") : s);
 }

@@ -374,7 +374,8 @@ void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t 
 /* Where they are bytes: the state with x, lane by lane; all lanes of the state become one. false: nothing was done. */
 bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x);
 bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state);
-/* n vectors become one, lane by lane. */
+/* n vectors become one, lane by lane. May what s yields to combiner c be such vectors, by what is known before there are any? */
+bool sn_gen_may_be_byte_rows(const sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st, uint32_t c);
 bool sn_gen_combine_byte_rows(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, uint32_t n, lv *state);
 /* Is the state a test of columns, which a loop carries as bytes? What it begins with; with x; what it comes to. */
 bool sn_gen_tests_bytes(sn_gen *g, const sn_gen_states *st);
@@ -388,6 +389,10 @@ lv sn_gen_summed_next(sn_gen *g, lv state, lv x);
 lv sn_gen_summed_all(sn_gen *g, lv state);
 /* The larger or smaller of two words, 16 bits by 16 bits; from 9.0 on. */
 lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y);
+/* ... of words of four bytes, byte by byte. */
+bool sn_gen_extreme_words(lv *out, sn_gen *g, sn_comb comb, sn_dtype t, lv a, lv b);
+/* Bytes of two words, by four digits: 0 to 3 are those of x, 4 to 7 those of y, 8 more their signs. */
+lv sn_gen_permute(sn_em *em, lv x, lv y, int64_t selector);
 
 /* ---- bytes.c ---- */
 /* An operation on lanes of bytes, four at a time; NULL: it is none of those. */

@@ -60,6 +60,26 @@ lv sn_gen_extreme_pair(sn_gen *g, sn_comb comb, sn_dtype t, lv x, lv y) {
 
 static lv upwards(sn_em *em, lv word, int64_t bits) { return em_shl(em, word, sn_em_i(em, word, bits)); }
 
+lv sn_gen_permute(sn_em *em, lv x, lv y, int64_t selector) {
+    lv in[3] = {x, y, sn_em_ci(em->cg->i32, selector)};
+    return sn_em_call(em, "llvm.nvvm.prmt", NULL, in, 3);
+}
+
+bool sn_gen_extreme_words(lv *out, sn_gen *g, sn_comb comb, sn_dtype t, lv a, lv b) {
+    enum { UPPER_OF_BOTH = 0x7351 };
+    sn_em *em = &g->em;
+    if (!has_pairs(g)) return false;
+    lv all = LLVMGetPoison(LLVMTypeOf(a));
+    for (uint32_t i = 0; i < sn_em_lanes(a); i++) {
+        lv x = sn_em_lane(em, a, i), y = sn_em_lane(em, b, i), upper = extreme(em, comb, t, x, y);
+        lv lower = extreme(em, comb, t, upwards(em, x, 8), upwards(em, y, 8));
+        lv word = sn_gen_permute(em, lower, upper, UPPER_OF_BOTH);
+        all = sn_em_lanes(a) > 1 ? sn_em_with_lane(em, all, i, word) : word;
+    }
+    *out = all;
+    return true;
+}
+
 /* Of all lanes. */
 static lv extreme_of(sn_em *em, sn_comb comb, sn_dtype t, lv x) {
     lv words = as_words(em, x, em->cg->i32, WORD), all = NULL;
@@ -73,17 +93,9 @@ static lv extreme_of(sn_em *em, sn_comb comb, sn_dtype t, lv x) {
 
 bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x) {
     sn_em *em = &g->em;
-    if (!is_extreme(comb) || t == SN_BOOL || !is_bytes(*state) || !is_bytes(x) || !has_pairs(g)) return false;
-    lv a = as_words(em, *state, em->cg->i32, WORD), b = as_words(em, x, em->cg->i32, WORD),
-       all = LLVMGetPoison(LLVMTypeOf(a));
-    for (uint32_t i = 0; i < sn_em_lanes(a); i++) {
-        lv p = sn_em_lane(em, a, i), q = sn_em_lane(em, b, i), upper = extreme(em, comb, t, p, q);
-        lv lower = extreme(em, comb, t, upwards(em, p, 8), upwards(em, q, 8));
-        upper = em_and(em, upper, sn_em_i(em, upper, 0xff00ff00));
-        lower = em_and(em, em_lshr(em, lower, sn_em_i(em, lower, 8)), sn_em_i(em, lower, 0x00ff00ff));
-        lv word = em_or(em, upper, lower);
-        all = sn_em_lanes(a) > 1 ? sn_em_with_lane(em, all, i, word) : word;
-    }
+    if (!is_extreme(comb) || t == SN_BOOL || !is_bytes(*state) || !is_bytes(x)) return false;
+    lv a = as_words(em, *state, em->cg->i32, WORD), b = as_words(em, x, em->cg->i32, WORD), all;
+    if (!sn_gen_extreme_words(&all, g, comb, t, a, b)) return false;
     *state = em_bitcast(em, all, LLVMTypeOf(x));
     return true;
 }
@@ -124,21 +136,23 @@ static lv extended(sn_em *em, lv x, LLVMTypeRef to, bool is_signed) {
     return is_signed ? LLVMBuildSExt(em->b, x, to, "") : LLVMBuildZExt(em->b, x, to, "");
 }
 
+/* sum + the products of the bytes of two words (dp4a). */
+static lv add_products(sn_em *em, lv x, lv y, lv sum, bool is_signed) {
+    lv in[3] = {x, y, sum};
+    return sn_em_call(em, is_signed ? "llvm.nvvm.idp4a.s.s" : "llvm.nvvm.idp4a.u.u", NULL, in, 3);
+}
+
 static lv sum_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
     lv words = as_words(em, x, em->cg->i32, WORD), sum = sn_em_ci(em->cg->i32, 0);
-    const char *name = is_signed ? "llvm.nvvm.idp4a.s.s" : "llvm.nvvm.idp4a.u.u";
-    for (uint32_t i = 0; i < sn_em_lanes(words); i++) {
-        lv in[3] = {sn_em_lane(em, words, i), sn_em_ci(em->cg->i32, 0x01010101), sum};
-        sum = sn_em_call(em, name, NULL, in, 3);
-    }
+    for (uint32_t i = 0; i < sn_em_lanes(words); i++)
+        sum = add_products(em, sn_em_lane(em, words, i), sn_em_ci(em->cg->i32, 0x01010101), sum, is_signed);
     if (LLVMGetIntTypeWidth(wide) <= 32) return LLVMBuildTrunc(em->b, sum, wide, "");
     return extended(em, sum, wide, is_signed);
 }
 
-/* Sums of four products, of which all but one are with 0 (dp4a): bytes need not come out of words to be multiplied. */
+/* Of four products all but one are with 0: bytes need not come out of words to be multiplied. */
 static lv bytes_times(sn_em *em, lv word, lv others, bool is_signed) {
-    lv in[3] = {word, others, sn_em_ci(em->cg->i32, 0)};
-    return sn_em_call(em, is_signed ? "llvm.nvvm.idp4a.s.s" : "llvm.nvvm.idp4a.u.u", NULL, in, 3);
+    return add_products(em, word, others, sn_em_ci(em->cg->i32, 0), is_signed);
 }
 
 /* The product of n words of 32 bits, each of which holds that of up to four bytes: of two words in one multiplication, from there on as wide
@@ -161,8 +175,8 @@ static lv product_of(sn_em *em, lv x, LLVMTypeRef wide, bool is_signed) {
     for (uint32_t i = 0; i < n; i++) {
         lv word = sn_em_lane(em, words, i), pair[2];
         for (uint32_t k = 0; k < 2; k++) {
-            lv in[3] = {word, sn_em_ci(em->cg->i32, 0), sn_em_ci(em->cg->i32, SECOND[k])};
-            pair[k] = bytes_times(em, word, sn_em_call(em, "llvm.nvvm.prmt", NULL, in, 3), is_signed);
+            lv second = sn_gen_permute(em, word, sn_em_ci(em->cg->i32, 0), SECOND[k]);
+            pair[k] = bytes_times(em, word, second, is_signed);
         }
         all[i] = em_imul(em, pair[0], pair[1]);
     }
@@ -279,6 +293,18 @@ static lv test_of_rows(sn_gen *g, const lv *rows, uint32_t n, bool any) {
     lv all = rows[0];
     for (uint32_t i = 1; i < n; i++) all = bytes_of_both(g, any, all, rows[i]);
     return em_icmp(&g->em, LLVMIntNE, all, sn_em_i(&g->em, all, 0));
+}
+
+/* Tests are not looked into: few of those of columns are of anything else. */
+bool sn_gen_may_be_byte_rows(const sn_gen *g, const sn_stmt_rec *s, const sn_gen_states *st, uint32_t c) {
+    sn_comb comb = st->combs[c];
+    if (!g->gpu || g->lanes <= 1 || sn_is_float(st->dtypes[st->first[c]])) return false;
+    if (comb == SN_COMB_ANY || comb == SN_COMB_ALL) return true;
+    if (comb != SN_COMB_SUM && comb != SN_COMB_PROD) return false;
+    sn_val v = sn_stmt_get(g->m, s->last)->in[st->first[c]];
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, v)->def);
+    while (r->op == SN_LOP_SELECT) r = sn_stmt_get(g->m, sn_val_get(g->m, r->in[1])->def);
+    return r->op == SN_LOP_CAST && sn_dtype_bytes(sn_val_get(g->m, r->in[0])->dtype) == 1;
 }
 
 bool sn_gen_combine_byte_rows(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, uint32_t n, lv *state) {

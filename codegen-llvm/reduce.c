@@ -182,13 +182,40 @@ static bool by_pairs(const sn_gen *g, const sn_gen_states *st, uint32_t c) {
     return g->gpu && extreme && st->dtypes[st->first[c]] == SN_F64;
 }
 
-/* Every iteration is combined with those before it, but sumexp takes all of them at once at the end, and so do extremes of f64 and
- * columns of bytes. */
+/* Of one combiner, iteration by iteration: what each yields first, and second. state has the first iteration. */
+typedef struct yielded {
+    lv *x[2];
+    bool kept; /* nothing is combined before all are there */
+} yielded;
+
+/* sumexp takes all iterations at once, and so do extremes of f64 and columns of bytes. */
+static void combine_kept(sn_gen *g, const sn_gen_states *st, uint32_t c, const yielded *y, int64_t n, lv *state) {
+    sn_dtype t = st->dtypes[st->first[c]];
+    if (st->combs[c] == SN_COMB_SUMEXP) {
+        lv *pairs = SN_NEWN(g->arena, lv, 2 * n);
+        for (int64_t i = 0; i < 2 * n; i++) pairs[i] = y->x[i % 2][i / 2];
+        if (n > 1) sn_gen_sumexp(g, t, state, pairs, (uint32_t)n);
+        return;
+    }
+    if (by_pairs(g, st, c)) {
+        if (n > 1) *state = sn_gen_extreme_f64(&g->em, st->combs[c], y->x[0], (uint32_t)n);
+        return;
+    }
+    if (sn_gen_combine_byte_rows(g, st->combs[c], t, y->x[0], (uint32_t)n, state)) return;
+    sn_gen_states one = sn_gen_states_of_one(st, c);
+    for (int64_t i = 1; i < n; i++) sn_gen_combine(g, &one, state, y->x[0] + i);
+}
+
+/* Every other iteration is combined with those before it. */
 static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
-    lv *sumexp[SN_COUNT(st->combs)], *rows[SN_COUNT(st->combs)], x[SN_GEN_STATES];
+    yielded all[SN_COUNT(st->combs)];
+    lv x[SN_GEN_STATES];
     if (n == 0) sn_gen_identities(g, st, state);
-    for (uint32_t c = 0; c < st->n_combs; c++)
-        sumexp[c] = SN_NEWN(g->arena, lv, 2 * n), rows[c] = SN_NEWN(g->arena, lv, n);
+    for (uint32_t c = 0; c < st->n_combs; c++) {
+        bool at_end = st->combs[c] == SN_COMB_SUMEXP || by_pairs(g, st, c);
+        all[c].kept = at_end || sn_gen_may_be_byte_rows(g, s, st, c);
+        for (uint32_t k = 0; k < 2; k++) all[c].x[k] = all[c].kept ? SN_NEWN(g->arena, lv, n) : NULL;
+    }
     for (int64_t i = 0; i < n; i++) {
         sn_gen_part_used(g, s, i, n);
         sn_gen_fix(g, s->axis, i);
@@ -197,20 +224,14 @@ static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *sta
         if (g->status != SN_OK) return;
         for (uint32_t k = 0; k < st->n && i == 0; k++) state[k] = x[k];
         for (uint32_t c = 0; c < st->n_combs; c++) {
-            const lv *new = x + st->first[c];
             sn_gen_states one = sn_gen_states_of_one(st, c);
-            if (st->combs[c] == SN_COMB_SUMEXP) sumexp[c][2 * i] = new[0], sumexp[c][2 * i + 1] = new[1];
-            else if (i && !by_pairs(g, st, c)) sn_gen_combine(g, &one, state + st->first[c], new);
-            rows[c][i] = new[0];
+            uint32_t first = st->first[c];
+            for (uint32_t k = 0; k < one.n && all[c].kept; k++) all[c].x[k][i] = x[first + k];
+            if (i && !all[c].kept) sn_gen_combine(g, &one, state + first, x + first);
         }
     }
-    for (uint32_t c = 0; c < st->n_combs && g->lanes > 1; c++)
-        sn_gen_combine_byte_rows(g, st->combs[c], st->dtypes[st->first[c]], rows[c], (uint32_t)n, state + st->first[c]);
-    for (uint32_t c = 0; c < st->n_combs && n > 1; c++) {
-        lv *first = state + st->first[c];
-        if (st->combs[c] == SN_COMB_SUMEXP) sn_gen_sumexp(g, st->dtypes[st->first[c]], first, sumexp[c], (uint32_t)n);
-        else if (by_pairs(g, st, c)) *first = sn_gen_extreme_f64(&g->em, st->combs[c], rows[c], (uint32_t)n);
-    }
+    for (uint32_t c = 0; c < st->n_combs && n > 0; c++)
+        if (all[c].kept) combine_kept(g, st, c, &all[c], n, state + st->first[c]);
 }
 
 static bool as_vector(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {

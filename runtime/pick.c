@@ -8,7 +8,7 @@
  * passed twice is one, and what is updated in place may be so again and again. Caches are cold, as the bench has them. They are
  * timed in turn, so that a clock that slows down hits all, and the least time counts. The first stays unless another one is faster
  * by more than timing is off. Where there is no memory to time them in, the first stays too: a choice never fails a program.
- * Cost: a few runs of each, up to BUDGET; longer kernels are timed once each after a run to warm up.
+ * Cost: a few runs of each, up to BUDGET, and up to ALL with what comes before; longer kernels are timed once each after a run to warm up.
  */
 #include "runtime/clock.h"
 #include "runtime/prog.h"
@@ -16,9 +16,9 @@
 
 #include <string.h>
 
-/* Microseconds of host time for a set, after which no round begins. A larger share of its time is what the schedule of a kernel
- * decides about. */
-static const double BUDGET = 1200;
+/* Microseconds of host time for timing a set, after which no round begins, and for all of it: memory, filling it and a first run of each
+ * come before, and no round begins that would not end in time if it took as long as the longest so far. One is timed in any case. */
+static const double BUDGET = 1200, ALL = 1800;
 /* Of the first one's time: what another one has to stay below. The spread of the shortest of a few cold runs. */
 static const double GAIN = 0.99;
 /* FILL: bytes of arguments: a float that is no nan, none that is subnormal, and no kernel branches on. */
@@ -40,6 +40,7 @@ typedef struct picker {
     uint32_t members[MEMBERS_MOST], n;
     double us[MEMBERS_MOST]; /* the least so far; 0: none */
     sn_stopwatch watch;
+    double start; /* host time at which it all began */
     void *flush;
     size_t flush_size;
 } picker;
@@ -122,9 +123,14 @@ static sn_status sample(picker *x, uint32_t member) {
 static sn_status time_members(picker *x) {
     for (uint32_t i = 0; i < x->n; i++) SN_TRY(run_member(x, i));
     if (x->st->cu) SN_TRY(sn_cuda_sync(x->st->cu, NULL));
-    double start = sn_now_us();
-    for (uint32_t round = 0; round < ROUNDS && (!round || sn_now_us() - start < BUDGET); round++)
+    double start = sn_now_us(), now = start, longest = 0;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        if (round && (now - start >= BUDGET || now - x->start + longest > ALL)) break;
         for (uint32_t i = 0; i < x->n; i++) SN_TRY(sample(x, round % 2 ? x->n - 1 - i : i));
+        double end = sn_now_us();
+        if (end - now > longest) longest = end - now;
+        now = end;
+    }
     return SN_OK;
 }
 
@@ -171,7 +177,7 @@ static sn_status time_set(picker *x) {
 
 static sn_status pick(sn_prog *p, sn_prog_state *st, uint32_t first, void *flush, size_t flush_size) {
     picker x = {.p = p, .st = st, .call = find_call(p, first), .flush = flush, .flush_size = flush_size};
-    double start = sn_now_us();
+    x.start = sn_now_us();
     find_members(&x, first);
     if (x.n < 2 || !x.call) return SN_OK;
     sn_status status = time_set(&x);
@@ -179,7 +185,7 @@ static sn_status pick(sn_prog *p, sn_prog_state *st, uint32_t first, void *flush
     SN_TRY(status);
     uint32_t winner = x.members[fastest(&x)];
     for (uint32_t i = 0; i < x.n; i++) p->picked_us[x.members[i]] = x.us[i];
-    p->picks[p->n_picks++] = (sn_rt_pick){first, winner, sn_now_us() - start};
+    p->picks[p->n_picks++] = (sn_rt_pick){first, winner, sn_now_us() - x.start};
     return SN_OK;
 }
 

@@ -317,6 +317,8 @@ sn_status sn_stmt_fail(sn_module *m, sn_status status, const char *where, sn_stm
 sn_status sn_buf_parse(sn_module *m, struct sn_lex *lx);  /* current token: `buffer` */
 sn_status sn_kern_parse(sn_module *m, struct sn_lex *lx); /* current token: `kernel` */
 sn_status sn_loop_verify(sn_module *m, const char *where);
+/* L30 and L32 (ir/loop/verify_headers.c), for a module that keeps the other invariants. */
+sn_status sn_headers_verify(sn_module *m, const char *where);
 /* Is it a loop over blocks? */
 bool sn_is_grid(const sn_module *m, sn_stmt s);
 /* Loops over blocks in the body of the kernel: two or more are segments, which run side by side in one launch. */

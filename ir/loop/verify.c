@@ -47,8 +47,9 @@
  *   L30  a scheduled kernel with teams has a cluster axis, and one grid loop of as many iterations
  *   L31  a scheduled kernel waits once at most, in no loops but those of the grid, and has one grid, no posted buffer and no cluster axis in
  *        front of that; there it stores to registers alone, and loads from those, constants, invariant formals and inputs that no output is written back to
+ *   L32  a scheduled kernel with rows that take turns (abreast) has a grid loop whose iterations are a multiple of those rows
  *
- * L23 to L25 are in verify_copies.c, L27 in mma.c. Uses the marks of axes (their statement), values (definition
+ * L23 to L25 are in verify_copies.c, L27 in mma.c, L30 and L32 in verify_headers.c. Uses the marks of axes (their statement), values (definition
  * seen) and buffers. Says nothing about speed or targets.
  */
 #include "ir/loop/access.h"
@@ -766,19 +767,6 @@ static sn_status check_wait(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
 
 typedef sn_status (*check_fn)(verifier *v, sn_stmt s, const sn_stmt_rec *r);
 
-/* All blocks of such a kernel run at once. */
-static sn_status check_teams(const verifier *v, const sn_kern_rec *k) {
-    int64_t n;
-    if (!k->scheduled || !k->sched.teams) return SN_OK;
-    bool one = v->grid.i && !sn_stmt_get(v->m, v->grid)->parent.i;
-    if (one && v->block[2] && sn_ix_is_const(v->m, sn_axis_get(v->m, sn_stmt_get(v->m, v->grid)->axis)->extent, &n) &&
-        n == k->sched.teams)
-        return SN_OK;
-    return sn_fail(v->m->env, SN_ERROR_VERIFY,
-                   "%s: kernel %s: L30: its %u teams are no grid loop of as many iterations around a cluster axis",
-                   v->where, k->name, k->sched.teams);
-}
-
 static sn_status check_kernel(verifier *v) {
     static const check_fn CHECKS[] = {check_operands, check_indices, check_types, check_yields, check_position,
                                       check_access,   check_kind,    check_warp,  check_wait};
@@ -797,7 +785,6 @@ static sn_status check_kernel(verifier *v) {
     SN_TRY(check_params(v, k));
     SN_TRY(check_posted(v));
     SN_TRY(check_segments(v, k));
-    SN_TRY(check_teams(v, k));
     SN_TRY(check_library(v, k));
     claim_formals(v, k);
     return SN_OK;
@@ -894,6 +881,7 @@ sn_status sn_loop_verify(sn_module *m, const char *where) {
         SN_TRY(check_kernel(&v));
     }
     SN_TRY(check_alternatives(&v));
+    SN_TRY(sn_headers_verify(m, where));
     SN_TRY(sn_copies_verify(m, where));
     return sn_mma_verify(m, where);
 }

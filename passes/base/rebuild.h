@@ -10,12 +10,6 @@ typedef struct sn_stmt_vec {
     uint32_t n, cap;
 } sn_stmt_vec;
 
-static inline bool sn_stmt_vec_has(const sn_stmt_vec *v, sn_stmt s) {
-    for (uint32_t i = 0; i < v->n; i++)
-        if (v->at[i].i == s.i) return true;
-    return false;
-}
-
 /* One loop of the new nest; flat position = base + sum(stride * axis). */
 typedef struct sn_level {
     const char *name;

@@ -11,14 +11,25 @@
  *
  * Only straight-line kernels, of temporaries that the same kernel has stored, once, each next to the others: the same index in all
  * stores, and the same in all loads, so that what is loaded together was made together. As many new temporaries as old ones at
- * most. Operations stay what they are, in their order: the same bits, but that a division is computed in full whose quotient went into
+ * most, for each kernel; what several kernels want is one. Operations stay what they are, in their order: the same bits, but that a division is computed in full whose quotient went into
  * halves alone. After `fuse`, and before split-reduction, which leaves what stands behind a reduction to its second kernel. GPUs alone:
  * where a thread does a row, this is hoisted anyway. Cost: linear in the kernel for each buffer that it loads so.
  */
-#include "passes/base/rebuild.h"
 #include "passes/fuse/fuse.h"
+
+#include <string.h>
+
+#include "ir/base/notes.h"
+#include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
 #include "passes/schedule/schedule.h"
+
+/* A temporary that the pass has made. */
+typedef struct made {
+    sn_kern by, in; /* who stores it, and who loads it */
+    sn_buf b;
+    sn_stmt store;
+} made;
 
 typedef struct finish {
     sn_pass_ctx *cx;
@@ -30,7 +41,9 @@ typedef struct finish {
     sn_kern by;         /* who stores the results */
     sn_ix load, store;  /* their index here, and there */
     sn_stmt_vec values; /* loads of them, and what is made of these and constants alone, in order */
+    sn_notes number;    /* of a value, its position there */
     uint32_t loads;     /* of the values */
+    SN_VEC(made) made;
 } finish;
 
 /* ---- which results ---- */
@@ -88,8 +101,9 @@ static bool is_of_results(const finish *f, const sn_stmt_rec *r) {
                sn_ix_eq(sn_stmt_get(f->m, store)->ix, f->store);
     }
     if (r->op >= SN_N_LOPS && r->op != SN_LOP_CAST && r->op != SN_LOP_CONST) return false;
+    uint64_t number;
     for (uint32_t i = 0; i < r->n_in; i++)
-        if (!sn_stmt_vec_has(&f->values, sn_val_get(f->m, r->in[i])->def)) return false;
+        if (!sn_notes_find(&f->number, r->in[i].i, &number)) return false;
     return true;
 }
 
@@ -99,35 +113,42 @@ static void find_values(finish *f, sn_stmt load) {
     f->load = sn_stmt_get(m, load)->ix;
     f->store = sn_stmt_get(m, made_by(f, sn_stmt_get(m, load), &f->by))->ix;
     f->values.n = f->loads = 0;
+    f->number = (sn_notes){.arena = f->cx->scratch};
     for (sn_stmt s = sn_stmt_get(m, load)->parent.i ? sn_stmt_get(m, sn_stmt_get(m, load)->parent)->first : load; s.i;
          s = sn_next(m, s)) {
         if (!is_of_results(f, sn_stmt_get(m, s))) continue;
+        sn_notes_set(&f->number, sn_stmt_get(m, s)->result.i, f->values.n);
         SN_PUSH(f->cx->scratch, &f->values, s);
         f->loads += sn_stmt_get(m, s)->op == SN_LOP_LOAD;
     }
 }
 
-/* Does something else want the value? */
-static bool is_wanted(const finish *f, sn_stmt value) {
+/* Which values something else wants, by position. */
+static bool *find_used(const finish *f) {
     const sn_module *m = f->m;
-    sn_val v = sn_stmt_get(m, value)->result;
-    for (sn_stmt s = sn_next(m, value); s.i; s = sn_next(m, s)) {
+    bool *used = SN_NEWN(f->cx->scratch, bool, f->values.n + 1);
+    uint32_t before = 0; /* values that stand in front of the statement */
+    for (sn_stmt s = f->values.at[0]; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        for (uint32_t i = 0; i < r->n_in; i++)
-            if (r->in[i].i == v.i && !sn_stmt_vec_has(&f->values, s)) return true;
-        if (r->ix.i && sn_ix_uses_vals(m, r->ix)) return true;
+        uint64_t number;
+        bool own = before < f->values.n && f->values.at[before].i == s.i;
+        for (uint32_t i = 0; i < r->n_in && !own; i++)
+            if (sn_notes_find(&f->number, r->in[i].i, &number)) used[number] = true;
+        if (r->ix.i && sn_ix_uses_vals(m, r->ix)) memset(used, true, before * sizeof *used);
+        before += own;
     }
-    return false;
+    return used;
 }
 
 /* What is made and wanted; false: it is not worth it. */
 static bool find_wanted(sn_stmt_vec *out, const finish *f) {
     double cost = 0;
+    const bool *used = find_used(f);
     for (uint32_t i = 0; i < f->values.n; i++) {
         const sn_stmt_rec *r = sn_stmt_get(f->m, f->values.at[i]);
         if (r->op == SN_LOP_LOAD || r->op == SN_LOP_CONST) continue;
         cost += sn_schedule_op_cost(r->op);
-        if (is_wanted(f, f->values.at[i])) SN_PUSH(f->cx->scratch, out, f->values.at[i]);
+        if (used[i]) SN_PUSH(f->cx->scratch, out, f->values.at[i]);
     }
     return out->n && out->n <= f->loads && cost >= SN_FINISH_LEAST;
 }
@@ -144,39 +165,63 @@ static void copy_values(sn_val *copies, const finish *f, sn_cursor at) {
             continue;
         }
         sn_stmt copy = sn_stmt_clone(m, at, f->values.at[i]);
+        uint64_t number;
         for (uint32_t k = 0; k < r->n_in; k++)
-            for (uint32_t p = 0; p < i; p++)
-                if (sn_stmt_get(m, f->values.at[p])->result.i == r->in[k].i) sn_stmt_get(m, copy)->in[k] = copies[p];
+            if (sn_notes_find(&f->number, r->in[k].i, &number)) sn_stmt_get(m, copy)->in[k] = copies[number];
         copies[i] = sn_stmt_get(m, copy)->result;
     }
 }
 
-static void give(const finish *f, sn_cursor at, sn_stmt wanted, sn_val made, const sn_buf_rec *like) {
+static void give(finish *f, sn_cursor at, sn_stmt wanted, sn_val value, const sn_buf_rec *like) {
     sn_module *m = f->m;
     sn_val old = sn_stmt_get(m, wanted)->result;
     const char *name = sn_strf(&m->arena, "%s_f", sn_kern_get(m, f->by)->name);
     sn_buf b = sn_buf_new(m, name, sn_val_get(m, old)->dtype, SN_BUF_TEMP, like->shape, like->rank);
     sn_buf_get(m, b)->align = 256;
-    sn_put_store(m, at, b, f->store, made);
+    SN_PUSH(f->cx->scratch, &f->made, ((made){f->by, f->k, b, sn_put_store(m, at, b, f->store, value)}));
     sn_val_replace(m, f->k, old, sn_put_load(m, sn_at_before(m, wanted), b, f->load));
 }
 
-static void finish_values(const finish *f, const sn_stmt_vec *wanted, sn_buf like) {
+static void finish_values(finish *f, const sn_stmt_vec *wanted, sn_buf like) {
     sn_module *m = f->m;
     sn_chain outer;
     sn_chain_outer(&outer, m, f->by);
     sn_cursor at = sn_at_end(f->by, outer.n ? outer.at[outer.n - 1] : (sn_stmt){0});
     sn_val *copies = SN_NEWN(f->cx->scratch, sn_val, f->values.n);
     copy_values(copies, f, at);
-    for (uint32_t w = 0; w < wanted->n; w++)
-        for (uint32_t i = 0; i < f->values.n; i++)
-            if (f->values.at[i].i == wanted->at[w].i) {
-                sn_buf_rec shape = *sn_buf_get(m, like);
-                give(f, at, wanted->at[w], copies[i], &shape);
-            }
+    for (uint32_t w = 0; w < wanted->n; w++) {
+        uint64_t number = 0;
+        sn_buf_rec shape = *sn_buf_get(m, like);
+        sn_notes_find(&f->number, sn_stmt_get(m, wanted->at[w])->result.i, &number);
+        give(f, at, wanted->at[w], copies[number], &shape);
+    }
     sn_kern_dead_code(m, f->k);
     sn_remark(f->cx, sn_kern_get(m, f->by)->name, "finishes %u results of which %s is made", wanted->n,
               sn_kern_get(m, f->k)->name);
+}
+
+/* Several kernels may want the same of a row: it is stored once. Where values are one has been seen already. */
+static void share_equal(const finish *f) {
+    sn_module *m = f->m;
+    for (uint32_t i = 0; i < f->made.n; i++) {
+        const made *a = &f->made.at[i];
+        const sn_stmt_rec *r = sn_stmt_get(m, a->store);
+        uint32_t p = 0;
+        if (!r->parent.i) continue; /* nobody loads it any more */
+        for (; p < i; p++) {
+            const sn_stmt_rec *o = sn_stmt_get(m, f->made.at[p].store);
+            if (sn_kern_eq(f->made.at[p].by, a->by) && o->in[0].i == r->in[0].i && sn_ix_eq(o->ix, r->ix)) break;
+        }
+        if (p == i) continue;
+        for (sn_stmt s = sn_stmt_walk_first(m, a->in); s.i; s = sn_stmt_walk_next(m, s))
+            if (sn_buf_eq(sn_stmt_get(m, s)->buf, a->b)) sn_stmt_get(m, s)->buf = f->made.at[p].b;
+        sn_stmt_unlink(m, a->store);
+        sn_kern_cse(m, a->in);
+        sn_kern_collect_params(m, a->in);
+        sn_kern_collect_params(m, a->by);
+        sn_remark(f->cx, sn_kern_get(m, a->by)->name, "what %s and %s want is one result",
+                  sn_kern_get(m, f->made.at[p].in)->name, sn_kern_get(m, a->in)->name);
+    }
 }
 
 static bool is_straight(const finish *f) {
@@ -216,7 +261,10 @@ sn_status sn_pass_finish_results(sn_pass_ctx *cx, bool *changed) {
         f.k = cx->m->kernels.at[f.at];
         any |= finish_kernel(&f);
     }
-    if (any) sn_fuse_drop_dead(cx);
+    if (any) {
+        sn_fuse_drop_dead(cx); /* equal values become one there */
+        share_equal(&f);
+    }
     *changed |= any;
     return cx->m->env->status;
 }

@@ -125,11 +125,11 @@ static void find_members(batcher *b) {
 
 /* ---- making elementwise kernels alike ---- */
 
-/* The block.x loop of an elementwise kernel, none if it is another one. */
+/* The block.x loop of an elementwise kernel, none if it is another one; where rows take turns, blocks count otherwise. */
 static sn_stmt element_threads(const batcher *b, const member *e) {
     sn_stmt top = sn_kern_get(b->m, e->k)->first, t = sn_stmt_get(b->m, top)->first;
-    if (sn_kern_get(b->m, e->k)->sched.cls != SN_SCHED_ELEMENT || sn_kern_get(b->m, e->k)->locals.n ||
-        e->threads_y > 1 || !t.i)
+    const sn_sched *sc = &sn_kern_get(b->m, e->k)->sched;
+    if (sc->cls != SN_SCHED_ELEMENT || sc->abreast > 1 || sn_kern_get(b->m, e->k)->locals.n || e->threads_y > 1 || !t.i)
         return (sn_stmt){0};
     const sn_stmt_rec *r = sn_stmt_get(b->m, t);
     return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_BLOCK_X && !r->next.i ? t : (sn_stmt){0};

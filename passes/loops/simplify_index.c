@@ -5,7 +5,9 @@
  *     if i in 8 { A }                     -> A
  *     select(%c, load x[e] if %c else %z, %z)  -> load x[e] if %c else %z
  *
- * Index expressions themselves are always in simplest form: their constructors see to that. Always legal; linear.
+ * Index expressions themselves are always in simplest form: their constructors see to that. Legal wherever statements promise nothing: what
+ * `schedule` has bound is left alone, since copies by boxes and matrix instructions are known by the very tests that stand there.
+ * Linear.
  */
 #include "passes/base/nest.h"
 
@@ -120,11 +122,15 @@ static void settle_tests(work *w) {
     }
 }
 
+/* Kernels that are made scheduled (sorts) have no class. */
+static bool is_bound(const sn_kern_rec *k) { return k->scheduled && k->sched.cls != SN_SCHED_NONE; }
+
 sn_status sn_pass_simplify_index(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     truth *known = SN_NEWN(cx->scratch, truth, m->vals.count);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         work w = {.m = m, .k = m->kernels.at[i], .map = {.arena = cx->scratch}, .known = known};
+        if (is_bound(sn_kern_get(m, w.k))) continue;
         for (sn_stmt s = sn_stmt_walk_first(m, w.k), next; s.i; s = next) {
             sn_stmt after = sn_stmt_walk_skip(m, s);
             next = sn_stmt_walk_next(m, s);

@@ -18,6 +18,9 @@
  * What a pipe fills (docs/IR.md) it does not fill again in its next iteration; its bulk nests have their barrier. Boxes
  * wait by themselves.
  *
+ * A kernel that awaits copies has been here: `async-copy` made them between barriers, and a text that says otherwise is left to who
+ * checks it.
+ *
  * A barrier that may not run (in an `if`, in a loop that may be empty) orders only what stands in there with it.
  *
  * Relies on the promise of block axes that iterations of one nest do not touch each other's elements, and on a store
@@ -348,9 +351,12 @@ sn_status sn_pass_sync(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         sync sy = {.cx = cx, .m = m, .k = m->kernels.at[i], .boxes.arena = cx->scratch, .rests.arena = cx->scratch};
         if (!sn_kern_get(m, sy.k)->scheduled) continue;
-        for (sn_stmt s = sn_stmt_walk_first(m, sy.k); s.i; s = sn_stmt_walk_next(m, s))
+        bool awaits = false;
+        for (sn_stmt s = sn_stmt_walk_first(m, sy.k); s.i; s = sn_stmt_walk_next(m, s)) {
             sy.block_axes |= kind_bit(sn_stmt_get(m, s));
-        if (!sy.block_axes) continue;
+            awaits |= sn_stmt_get(m, s)->await;
+        }
+        if (!sy.block_axes || awaits) continue;
         visit_region(&sy, sn_kern_get(m, sy.k)->first);
         *changed |= sy.changed;
     }

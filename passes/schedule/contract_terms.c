@@ -22,6 +22,7 @@
  * of a product at most, one term that of bfloat16.
  */
 #include "passes/schedule/contract_bind.h"
+#include "passes/schedule/figures.h"
 
 #include <math.h>
 
@@ -273,52 +274,207 @@ static sn_val put_element(sn_contract_binding *b, sn_cursor at, uint32_t operand
     return sn_contraction_copy(&p, sn_stmt_get(b->m, b->ct.c.operands[operand].load)->result);
 }
 
-/* The sum of state i at (row, column), or the part of it that is the block's, as f32 has it, in order. */
-static sn_val put_plain_sum(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_ix row, sn_ix column) {
-    static const sn_comb SUM[] = {SN_COMB_SUM};
-    const sn_dtype f32 = SN_F32;
-    const sn_contraction *c = &b->ct.c;
-    int64_t step = (int64_t)b->sc->tile_k * b->split,
-            each = b->split > 1 ? (c->k + step - 1) / step * b->sc->tile_k : c->k;
-    sn_axis r = sn_axis_new(b->m, "r", sn_ix_const(b->m, each));
-    sn_stmt sum = sn_put_reduce(b->m, at, r, SN_AXIS_SEQ, SUM, 1, &f32);
-    sn_cursor in = sn_at_end(b->k, sum);
-    sn_contraction_place place = {b->batch, row, column, sn_ix_fma(b->m, each, b->part, sn_ix_axis(b->m, r))};
-    sn_val all = {0};
-    for (uint32_t p = 0; p < c->n_products; p++) {
-        if (c->products[p].state != state) continue;
-        sn_val x = put_element(b, in, c->products[p].left, &place),
-               y = put_element(b, in, c->products[p].right, &place);
-        sn_val product = sn_put_op2(b->m, in, SN_LOP_MUL, x, y);
-        all = all.i ? sn_put_op2(b->m, in, SN_LOP_ADD, all, product) : product;
-    }
-    sn_put_yield(b->m, in, &all, 1);
-    return sn_stmt_get(b->m, sum)->result;
+/* Sums that are computed once more, of a thread: those of some of its blocks of columns in one block of rows, so that what is loaded for
+ * a step serves several of them. Registers cannot be numbered at run time: all totals pass through an array that can, and so does what a
+ * group comes to; registers have a run of steps. What is done once a run or once a group stays a loop, since all of it is code
+ * that hardly ever runs. */
+typedef struct again {
+    uint32_t state;
+    sn_buf spare, sums;     /* arrays: of all totals, of the group */
+    sn_buf part;            /* of the group in a run of steps: rounding grows with the number of terms */
+    sn_buf left, right;     /* its operands in `steps` steps */
+    sn_ix x;                /* the thread */
+    sn_ix h, j;             /* block of rows; first block of columns */
+    int64_t columns, steps; /* blocks of columns; steps whose loads go together */
+    int64_t all;            /* steps of the block's part of the sum */
+} again;
+
+/* Register q of n that thread x has. */
+static sn_ix own_at(const sn_contract_binding *b, const again *a, int64_t n, sn_ix q) {
+    return sn_ix_fma(b->m, n, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, a->x), q);
 }
 
-/* Registers cannot be numbered at run time, so totals of a thread pass through an array that can. x: the thread. */
+/* Sum q of the group is element q mod E of block q div E. */
+static sn_ix spare_at(const sn_contract_binding *b, const again *a, sn_ix q) {
+    sn_module *m = b->m;
+    int64_t each = sn_mma_elements(b->nest.mma);
+    sn_ix j = sn_ix_add(m, a->j, sn_ix_divc(m, q, each));
+    return sn_mma_element(m, &b->nest, a->x, a->h, j, sn_ix_modc(m, q, each));
+}
+
+static int64_t sums_of(const sn_contract_binding *b, const again *a) {
+    return a->columns * sn_mma_elements(b->nest.mma);
+}
+
+/* 0 for `if` where a sum of the group is bad and, what is computed of it, no nan yet: nothing else comes of one that is. */
+static sn_ix put_goes_on(sn_contract_binding *b, sn_cursor at, const again *a, bool begun) {
+    static const sn_comb ANY[] = {SN_COMB_ANY};
+    static const sn_dtype boolean = SN_BOOL;
+    sn_module *m = b->m;
+    sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, sums_of(b, a)));
+    sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_SEQ, ANY, 1, &boolean);
+    sn_cursor in = sn_at_end(b->k, any);
+    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, a->spare, spare_at(b, a, sn_ix_axis(m, e))), -2 * SCALE);
+    if (begun) {
+        sn_val sum = sn_put_load(m, in, a->sums, own_at(b, a, sums_of(b, a), sn_ix_axis(m, e)));
+        bad = sn_put_op2(m, in, SN_LOP_AND, bad, sn_put_op2(m, in, SN_LOP_EQ, sum, sum));
+    }
+    sn_put_yield(m, in, &bad, 1);
+    return sn_terms_test(m, at, sn_stmt_get(m, any)->result);
+}
+
+/* Rows of a group (a block has two, or one of 8), or columns. */
+static int64_t lines_of(const sn_contract_binding *b, const again *a, bool right) {
+    return right ? 2 * a->columns : sn_mma_elements(b->nest.mma) / 2;
+}
+
+/* Does it come by pairs of columns, which are neighbours? Else by steps. */
+static bool by_pairs(const sn_contract_binding *b, uint32_t operand) {
+    return is_right(b, operand) && b->across[operand];
+}
+
+/* Register of line i in step u, so that what is loaded together lies together. */
+static sn_ix operand_at(sn_contract_binding *b, const again *a, uint32_t operand, sn_ix i, sn_ix u) {
+    int64_t n = lines_of(b, a, is_right(b, operand));
+    sn_ix q = by_pairs(b, operand) ? sn_ix_fma(b->m, n, u, i) : sn_ix_fma(b->m, a->steps, i, u);
+    return own_at(b, a, n * a->steps, q);
+}
+
+/* What is beyond the last row or column is the last one's, and nobody wants it. */
+static sn_ix inside(sn_contract_binding *b, bool edge, sn_ix e, int64_t n) {
+    return edge ? sn_ix_min(b->m, e, sn_ix_const(b->m, n - 1)) : e;
+}
+
+/* Row of line i of the left operand. */
+static sn_ix row_again(sn_contract_binding *b, const again *a, sn_ix i) {
+    sn_ix row = sn_mma_row(b->m, &b->nest, a->x, a->h, sn_ix_scale(b->m, i, 2));
+    return inside(b, b->edge_m, sn_ix_add(b->m, b->row, row), b->ct.c.m);
+}
+
+/* Column of line 2*j + v of the right one. There are as many pairs of columns as there are, where they lie side by side: boxes want that. */
+static sn_ix column_again(sn_contract_binding *b, const again *a, sn_ix j, sn_ix v) {
+    sn_module *m = b->m;
+    bool even = b->ct.c.n % 2 == 0;
+    sn_ix block = sn_ix_add(m, a->j, j), zero = sn_ix_const(m, 0);
+    sn_ix column = sn_ix_add(m, b->column, sn_mma_column(m, &b->nest, a->x, block, even ? zero : v));
+    column = inside(b, b->edge_n, column, b->ct.c.n - even);
+    return even ? sn_ix_add(m, column, v) : column;
+}
+
+/* Rows or columns of the group in the steps from `step` on. */
+static void load_again(sn_contract_binding *b, sn_cursor at, const again *a, uint32_t operand, sn_ix step) {
+    sn_module *m = b->m;
+    bool right = is_right(b, operand), pairs = by_pairs(b, operand);
+    sn_axis_kind steps = !b->across[operand] && a->steps > 1 ? SN_AXIS_VECTOR : SN_AXIS_UNROLL;
+    sn_ix u = {0}, v = {0}, i, zero = sn_ix_const(m, 0);
+    if (pairs) u = sn_contract_loop(b, &at, "u", a->steps, SN_AXIS_UNROLL);
+    i = sn_contract_loop(b, &at, right ? "c" : "r", pairs ? a->columns : lines_of(b, a, right), SN_AXIS_UNROLL);
+    if (pairs) v = sn_contract_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
+    else u = sn_contract_loop(b, &at, "u", a->steps, steps);
+    sn_ix line = pairs ? sn_ix_fma(m, 2, i, v) : i;
+    sn_contraction_place place = {b->batch, row_again(b, a, right ? zero : i), zero, {0}};
+    if (pairs) place.column = column_again(b, a, i, v);
+    else place.column = column_again(b, a, right ? sn_ix_divc(m, i, 2) : zero, right ? sn_ix_modc(m, i, 2) : zero);
+    place.step = sn_ix_fma(m, a->all, b->part, sn_ix_add(m, step, u));
+    sn_val value = put_element(b, at, operand, &place);
+    sn_put_store(m, at, right ? a->right : a->left, operand_at(b, a, operand, line, u), value);
+}
+
+/* `steps` steps of all sums of the group, in order. */
+static void add_again(sn_contract_binding *b, sn_cursor at, const again *a, sn_ix step) {
+    sn_module *m = b->m;
+    const sn_contraction *c = &b->ct.c;
+    int64_t each = sn_mma_elements(b->nest.mma);
+    for (uint32_t p = 0; p < c->n_products; p++) {
+        if (c->products[p].state != a->state) continue;
+        load_again(b, at, a, c->products[p].left, step);
+        load_again(b, at, a, c->products[p].right, step);
+        sn_cursor in = at;
+        sn_ix u = sn_contract_loop(b, &in, "u", a->steps, SN_AXIS_UNROLL);
+        sn_ix q = sn_contract_loop(b, &in, "e", sums_of(b, a), SN_AXIS_UNROLL), e = sn_ix_modc(m, q, each);
+        sn_ix column = sn_ix_fma(m, 2, sn_ix_divc(m, q, each), sn_ix_modc(m, e, 2));
+        sn_ix own = own_at(b, a, sums_of(b, a), q);
+        sn_val x = sn_put_load(m, in, a->left, operand_at(b, a, c->products[p].left, sn_ix_divc(m, e, 2), u));
+        sn_val y = sn_put_load(m, in, a->right, operand_at(b, a, c->products[p].right, column, u));
+        sn_val sum = sn_put_load(m, in, a->part, own), product = sn_put_op2(m, in, SN_LOP_MUL, x, y);
+        sn_put_store(m, in, a->part, own, sn_put_op2(m, in, SN_LOP_ADD, sum, product));
+    }
+}
+
+static void clear_again(sn_contract_binding *b, sn_cursor at, const again *a, sn_buf sums, sn_axis_kind kind) {
+    sn_ix e = sn_contract_loop(b, &at, "e", sums_of(b, a), kind);
+    sn_put_store(b->m, at, sums, own_at(b, a, sums_of(b, a), e), sn_put_const(b->m, at, SN_F32, 0));
+}
+
+static void add_part(sn_contract_binding *b, sn_cursor at, const again *a) {
+    sn_module *m = b->m;
+    sn_ix e = own_at(b, a, sums_of(b, a), sn_contract_loop(b, &at, "e", sums_of(b, a), SN_AXIS_UNROLL));
+    sn_val sum = sn_put_load(m, at, a->sums, e), part = sn_put_load(m, at, a->part, e);
+    sn_put_store(m, at, a->sums, e, sn_put_op2(m, at, SN_LOP_ADD, sum, part));
+}
+
+/* The sums of the group, or the parts of them that are the block's, as f32 has them, take the places of the bad ones. */
+static void redo_group(sn_contract_binding *b, sn_cursor at, const again *a) {
+    enum { RUN = 16 }; /* times `steps`: what is added to the sums together, behind which they are looked at */
+    sn_module *m = b->m;
+    int64_t turns = a->all / a->steps, run = turns < RUN ? turns : RUN;
+    clear_again(b, at, a, a->sums, SN_AXIS_SEQ);
+    sn_cursor in = at;
+    sn_ix r = sn_contract_loop(b, &in, "r", sn_ceil_div(turns, run), SN_AXIS_SEQ);
+    in = sn_at_end(b->k, sn_put_if(m, in, put_goes_on(b, in, a, true), sn_ix_const(m, 1)));
+    clear_again(b, in, a, a->part, SN_AXIS_UNROLL);
+    sn_cursor steps = in;
+    r = sn_ix_fma(m, run, r, sn_contract_loop(b, &steps, "r", run, SN_AXIS_SEQ));
+    if (turns % run) steps = sn_at_end(b->k, sn_put_if(m, steps, r, sn_ix_const(m, turns)));
+    add_again(b, steps, a, sn_ix_scale(m, r, a->steps));
+    add_part(b, in, a);
+    in = at;
+    sn_ix e = sn_contract_loop(b, &in, "e", sums_of(b, a), SN_AXIS_SEQ);
+    sn_val old = sn_put_load(m, in, a->spare, spare_at(b, a, e));
+    sn_val sum = sn_put_load(m, in, a->sums, own_at(b, a, sums_of(b, a), e));
+    sn_val bad = sn_terms_bad(m, in, old, -2 * SCALE);
+    sn_put_store(m, in, a->spare, spare_at(b, a, e), sn_put_op3(m, in, SN_LOP_SELECT, bad, sum, old));
+}
+
+static sn_buf again_registers(sn_contract_binding *b, const char *name, int64_t n) {
+    return sn_contract_local(b, name, SN_F32, SN_BUF_REG, n, (int64_t)b->nest.threads * b->sc->cluster);
+}
+
+static bool is_tested(const sn_contract_binding *b) {
+    bool tested = false;
+    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) tested |= sn_stmt_get(b->m, b->ct.c.operands[i].load)->has_mask;
+    return tested;
+}
+
+static again start_again(sn_contract_binding *b, uint32_t state, sn_buf spare, sn_ix x) {
+    /* At most: 64 products of what two rows and 8 columns have in 18 accesses, and as much code. Half of it where each place of an image
+     * has tests and an address of its own. */
+    enum { COLUMNS = 4, STEPS = 4, TESTED = 2 };
+    int64_t step = (int64_t)b->sc->tile_k * b->split, each = sn_mma_elements(b->nest.mma);
+    again a = {.state = state, .spare = spare, .x = x, .columns = is_tested(b) ? TESTED : COLUMNS};
+    a.all = b->split > 1 ? (b->ct.c.k + step - 1) / step * b->sc->tile_k : b->ct.c.k;
+    a.steps = sn_least(STEPS, sn_pow2_divisor(a.all));
+    while (b->nest.tiles_n % a.columns) a.columns--;
+    a.sums = again_registers(b, "again", a.columns * each);
+    a.part = again_registers(b, "again_part", a.columns * each);
+    a.left = again_registers(b, "again_left", a.steps * lines_of(b, &a, false));
+    a.right = again_registers(b, "again_right", a.steps * lines_of(b, &a, true));
+    return a;
+}
+
 static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf spare, sn_ix x) {
     sn_module *m = b->m;
     int64_t own = sn_mma_private(&b->nest);
-    sn_ix base = sn_ix_scale(m, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x), own);
+    again a = start_again(b, state, spare, x);
     sn_cursor in = at;
-    sn_ix e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    sn_ix e = own_at(b, &a, own, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
     sn_put_store(m, in, spare, e, sn_put_load(m, in, sn_contract_sums(b, state), e));
     in = at;
-    sn_ix h = sn_contract_loop(b, &in, "h", b->nest.tiles_m, SN_AXIS_SEQ);
-    sn_ix j = sn_contract_loop(b, &in, "j", b->nest.tiles_n, SN_AXIS_SEQ);
-    sn_ix part = sn_contract_loop(b, &in, "e", sn_mma_elements(b->nest.mma), SN_AXIS_SEQ);
-    sn_ix row = sn_ix_add(m, b->row, sn_mma_row(m, &b->nest, x, h, part));
-    sn_ix column = sn_ix_add(m, b->column, sn_mma_column(m, &b->nest, x, j, part));
-    sn_ix element = sn_mma_element(m, &b->nest, x, h, j, part);
-    if (b->edge_m) in = sn_at_end(b->k, sn_put_if(m, in, row, sn_ix_const(m, b->ct.c.m)));
-    if (b->edge_n) in = sn_at_end(b->k, sn_put_if(m, in, column, sn_ix_const(m, b->ct.c.n)));
-    sn_ix test = sn_terms_test(m, in, sn_terms_bad(m, in, sn_put_load(m, in, spare, element), -2 * SCALE));
-    in = sn_at_end(b->k, sn_put_if(m, in, test, sn_ix_const(m, 1)));
-    sn_val sum = put_plain_sum(b, in, state, row, column);
-    sn_put_store(m, in, spare, element, sum);
+    a.h = sn_contract_loop(b, &in, "h", b->nest.tiles_m, SN_AXIS_SEQ);
+    a.j = sn_ix_scale(m, sn_contract_loop(b, &in, "j", b->nest.tiles_n / a.columns, SN_AXIS_SEQ), a.columns);
+    redo_group(b, sn_at_end(b->k, sn_put_if(m, in, put_goes_on(b, in, &a, false), sn_ix_const(m, 1))), &a);
     in = at;
-    e = sn_ix_add(m, base, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    e = own_at(b, &a, own, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
     sn_put_store(m, in, sn_contract_sums(b, state), e, sn_put_load(m, in, spare, e));
 }
 

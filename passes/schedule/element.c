@@ -5,7 +5,8 @@
  * (possible for a single outer loop alone), or behind whole blocks where U is more than 1, are done one by one by the
  * first threads of as many blocks as it takes, in several turns where a pinned schedule has too few of both. A scan walks
  * its axis in groups of U steps, whose loads go ahead (scan.c); a small window is written out, and so are reductions of few steps.
- * Where rows read one buffer that no cache keeps for the next row, blocks go through the rows in turns, and g is another one's.
+ * Where rows read one buffer that no cache keeps for the next row, blocks go through the rows in turns, and g is another one's:
+ * `abreast=3` of 10 blocks are those at 0 4 8, 1 5 9, 2 6, 3 7.
  *
  * Where rows, parts or borders end inside vectors, or loads start anywhere, the lanes of a GPU may be *runs* of neighbours
  * (ir/loop/runs.h, codegen-llvm/runs.c): the loops are the same, and the header says so.
@@ -32,6 +33,8 @@ typedef struct flat {
     bool computes;           /* more than it moves and casts */
     bool packed;             /* all of it is arithmetic on bytes, which takes words (GPU) */
     uint32_t by_runs;        /* lanes of a vector that goes run by run; 0: none does */
+    uint32_t abreast,
+        other; /* rows that take turns, 1 where none do, 0 where there is nothing to choose; what else is worth timing */
 } flat;
 
 static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
@@ -319,6 +322,56 @@ static void spread_columns(const sn_target *t, const sn_schedule_shape *sh, sn_s
     while (sc->block_x > SN_WARP && threads < (int64_t)SN_SCAN_SPREAD * t->units * sc->block_x) sc->block_x /= 2;
 }
 
+/* ---- turns of rows ---- */
+
+/* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
+ * rows, so that those of one place run together. Not so where another kernel loads it, too: what that one read last is in the cache yet,
+ * where it ends (passes/loops/reverse_grid.c). */
+static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    int64_t bytes = 0, together = 1, largest = 0;
+    bool elsewhere = false;
+    if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r)) continue;
+        int64_t rows = 1;
+        uint32_t axis = 0;
+        for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
+            rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
+        bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        elsewhere |= r->op == SN_LOP_LOAD && sn_users_load_elsewhere(sh->users, r->buf, sh->at);
+        if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
+        int64_t size = sn_buf_bytes(m, r->buf);
+        if (rows > 1 && size > largest) largest = size, together = rows;
+    }
+    bool gone = sh->rows / together * bytes >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
+    if (!gone || largest * (together - 1) * SN_ELEMENT_AGAIN < sh->rows * bytes || together > INT32_MAX) return;
+    fl->abreast = elsewhere ? 1 : (uint32_t)together;
+    fl->other = elsewhere ? (uint32_t)together : 1;
+}
+
+/* Positions of a block, and of those that are whole vectors, or whole blocks where a thread has several. */
+static int64_t positions_of_block(const sn_schedule_shape *sh, const sn_sched *sc) {
+    return (int64_t)(sh->scans ? 1 : sc->unroll) * sc->vector * sc->block_x;
+}
+
+static int64_t whole_positions(const sn_schedule_shape *sh, const sn_sched *sc) {
+    bool several = !sh->scans && sc->unroll > 1;
+    return sh->rows - sh->rows % (several ? positions_of_block(sh, sc) : sc->vector);
+}
+
+/* The odd ones need no block of their own. */
+static int64_t blocks_of(const sn_schedule_shape *sh, const sn_sched *sc) {
+    int64_t blocks = sn_ceil_div(whole_positions(sh, sc), positions_of_block(sh, sc));
+    return blocks > 1 ? blocks : 1;
+}
+
+/* Rows that begin with the same block, or vectors that begin with a row, take no turns. */
+static bool may_take_turns(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc, uint32_t abreast) {
+    return abreast < blocks_of(sh, sc) && !has_open_rows(cx, sh, sc);
+}
+
 static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
@@ -365,9 +418,10 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if ((sc->runs || (fl->packed && sc->vector * fl->bytes == cx->target->vector_bytes)) && fl->computes &&
         sc->min_blocks > 1)
         sc->min_blocks /= 2;
+    if (!sc->abreast && may_take_turns(cx, sh, sc, fl->abreast)) sc->abreast = fl->abreast;
 }
 
-/* Other candidates: twice as many threads a block and half, vectors half as wide. */
+/* Other candidates: twice as many threads a block and half, vectors half as wide, rows in the other order. */
 sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                          const sn_sched *pinned) {
     flat fl = look_at_flat(cx->m, k, sh);
@@ -375,17 +429,27 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     fl.computes = sh->body.i && !only_moves(cx->m, sh, true);
     fl.packed = cx->target->is_gpu && sh->body.i && is_packed(cx->m, sh);
     fl.by_runs = runs_vector(cx, sh, &fl);
+    choose_turns(&fl, cx, k, sh);
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;
     sn_sched first = open, threads[] = {open, open}, narrow = open;
     choose_element(cx, sh, &fl, &first);
+    if (pinned->abreast > 1 && !may_take_turns(cx, sh, &first, pinned->abreast))
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's abreast=%u rows take no turns of %lld blocks",
+                       sn_kern_get(cx->m, k)->name, pinned->abreast, (long long)blocks_of(sh, &first));
     sn_schedule_propose(out, cx, &first);
+    sn_sched order = first;
     threads[0].block_x = first.block_x * 2;
     threads[1].block_x = first.block_x / 2;
     for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
         if (threads[i].block_x < SN_WARP || threads[i].block_x > cx->target->max_threads) continue;
         choose_element(cx, sh, &fl, &threads[i]);
         sn_schedule_propose(out, cx, &threads[i]);
+    }
+    if (!pinned->abreast && may_take_turns(cx, sh, &first, fl.other) && fl.other) {
+        order.abreast = fl.other;
+        sn_schedule_propose(out, cx, &order);
     }
     narrow.vector = first.vector / 2;
     if (!narrow.vector || pinned->vector) return SN_OK;
@@ -404,30 +468,6 @@ static sn_stmt put_loop(sn_module *m, sn_cursor at, const char *name, int64_t ex
     sn_axis ax = new_axis(m, name, extent);
     *out = sn_ix_axis(m, ax);
     return sn_put_loop(m, at, ax, kind);
-}
-
-/* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
- * rows, so that those of one place run together. 1: there is none, or another kernel loads it, too: what that one read last is in the
- * cache yet, where it ends (passes/loops/reverse_grid.c). */
-static int64_t rows_together(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
-    sn_module *m = cx->m;
-    int64_t bytes = 0, together = 1, largest = 0;
-    if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return 1;
-    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (!sn_is_access(r)) continue;
-        int64_t rows = 1;
-        uint32_t axis = 0;
-        for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
-            rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
-        bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        if (r->op == SN_LOP_LOAD && sn_users_load_elsewhere(sh->users, r->buf, sh->at)) return 1;
-        if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
-        int64_t size = sn_buf_bytes(m, r->buf);
-        if (rows > 1 && size > largest) largest = size, together = rows;
-    }
-    bool gone = sh->rows / together * bytes >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
-    return gone && largest * (together - 1) * SN_ELEMENT_AGAIN >= sh->rows * bytes ? together : 1;
 }
 
 static void insert_all(sn_module *m, sn_cursor at, const sn_stmt_vec *body) {
@@ -511,10 +551,8 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, co
 void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
-    int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = u * v * sc->block_x;
-    int64_t rows_of_turn = rows_together(cx, k, sh);
-    int64_t n = sh->rows, whole = n - n % (u > 1 ? tile : v);
-    int64_t blocks = whole > tile ? (whole + tile - 1) / tile : 1; /* the odd ones need no block of their own */
+    int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = positions_of_block(sh, sc);
+    int64_t n = sh->rows, whole = whole_positions(sh, sc), blocks = blocks_of(sh, sc);
     if (has_open_rows(cx, sh, sc)) {
         bind_open_rows(cx, k, sh, sc);
         return;
@@ -525,7 +563,7 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
     sn_schedule_take_body(&body, cx, k, sh);
-    int64_t rows = rows_of_turn < blocks ? rows_of_turn : 1, of_row = sn_ceil_div(blocks, rows);
+    int64_t rows = sc->abreast > 1 ? sc->abreast : 1, of_row = sn_ceil_div(blocks, rows);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", of_row * rows, SN_AXIS_GRID, &g);
     sn_stmt threads = sn_put_loop(m, sn_at_end(k, grid), in_block, SN_AXIS_BLOCK_X), into = threads;
     sn_ix p = g;

@@ -80,10 +80,12 @@ static void follow(sn_pass_ctx *cx, const sn_schedule_shape *sh, sn_sched *sched
 /* Rows of threads that pass on prefixes are one block's: class inner knows that. */
 static bool may_bind(const scheduler *s, const sn_schedule_shape *sh) { return !sh->team || s->cls == SN_SCHED_INNER; }
 
-/* "schedule inner block_x=32 .."; any other choice leaves the kernel as it is. What stands in its header already is part of its
- * text, and so of what was decided. */
+/* "schedule inner block_x=32 .."; "plain inner block_x=32 .." leaves the kernel as it is, but for the order of its blocks: that is what other
+ * kernels of its program say, and it was timed without them. What stands in its header already is part of its text, and so of what
+ * was decided. */
 static sn_status obey_decision(sn_sched *pinned, sn_pass_ctx *cx, const sn_schedule_shape *sh) {
-    static const char name[] = "schedule ";
+    static const char name[] = "schedule ", as_it_is[] = "plain ";
+    sn_sched was;
     const sn_choosing *how = cx->choosing;
     const sn_kern_rec *kernel = sn_kern_get(cx->m, cx->m->kernels.at[sh->at]);
     const char *why_not;
@@ -93,6 +95,10 @@ static sn_status obey_decision(sn_sched *pinned, sn_pass_ctx *cx, const sn_sched
     if (key && !choice && how->ask) choice = how->ask(how->ask_user, key);
     if (!choice) return SN_OK;
     sn_remark(cx, kernel->name, "%s (decided)", choice);
+    if (!strncmp(choice, as_it_is, strlen(as_it_is))) {
+        SN_TRY(sn_sched_read(&was, cx->m->env, "a decided schedule", choice + strlen(as_it_is)));
+        pinned->abreast = was.abreast;
+    }
     if (strncmp(choice, name, strlen(name)) != 0) return SN_OK;
     sn_precision precision = pinned->precision;
     SN_TRY(sn_sched_read(pinned, cx->m->env, "a decided schedule", choice + strlen(name)));

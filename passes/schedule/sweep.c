@@ -16,6 +16,7 @@
  * Only straight-line kernels whose large accesses all walk their loops in row-major order, and only where what is of columns takes
  * longer than threads with many steps cost. Relies on element.c for all else. Cost: linear in the kernel.
  */
+#include "ir/base/notes.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
 
@@ -87,15 +88,28 @@ static bool is_plain(sweep *sw) {
 
 /* ---- what is of columns ---- */
 
-static void find_column_values(sn_stmt_vec *out, const sweep *sw) {
+typedef struct columns {
+    sn_stmt_vec stmts; /* in order */
+    sn_notes vals;     /* of their results */
+} columns;
+
+static bool is_column_value(const columns *c, sn_val v) {
+    uint64_t unused;
+    return sn_notes_find(&c->vals, v.i, &unused);
+}
+
+static columns find_columns(const sweep *sw) {
     sn_module *m = sw->m;
+    columns out = {.vals.arena = sw->cx->scratch};
     for (sn_stmt s = sn_stmt_get(m, sw->sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         bool of_column = r->op == SN_LOP_LOAD ? is_of_column(sw, r) : r->op != SN_LOP_STORE;
-        for (uint32_t i = 0; i < r->n_in && of_column; i++)
-            of_column = sn_stmt_vec_has(out, sn_val_get(m, r->in[i])->def);
-        if (of_column) SN_PUSH(sw->cx->scratch, out, s);
+        for (uint32_t i = 0; i < r->n_in && of_column; i++) of_column = is_column_value(&out, r->in[i]);
+        if (!of_column) continue;
+        SN_PUSH(sw->cx->scratch, &out.stmts, s);
+        for (uint32_t i = 0; i < r->n_results; i++) sn_notes_add(&out.vals, sn_result(r, i).i);
     }
+    return out;
 }
 
 static uint32_t lanes_of(const sweep *sw) {
@@ -107,21 +121,20 @@ static uint32_t lanes_of(const sweep *sw) {
  * division by what stays is a product. */
 static void count_saved(sweep *sw) {
     sn_module *m = sw->m;
-    sn_stmt_vec columns = {0};
+    columns of = find_columns(sw);
     sn_axis last = sn_stmt_axis(m, sw->sh->body);
     uint32_t v = lanes_of(sw);
     int64_t c;
-    find_column_values(&columns, sw);
     for (sn_stmt s = sn_stmt_get(m, sw->sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        bool of_column = sn_stmt_vec_has(&columns, s);
+        bool of_column = r->n_results && is_column_value(&of, r->result);
         if (of_column && r->op == SN_LOP_LOAD) {
             bool side =
                 sn_last_outer_extent(sw->cx, sw->sh) % v == 0 && sn_ix_coef(m, r->ix, last, &c) && c >= 0 && c <= 1;
             sw->saved += side ? 1.0 / v : SN_SWEEP_LANE;
         } else if (of_column && r->op != SN_LOP_CONST) {
             sw->saved += sn_schedule_op_cost(r->op);
-        } else if (r->op == SN_LOP_DIV && sn_stmt_vec_has(&columns, sn_val_get(m, r->in[1])->def)) {
+        } else if (r->op == SN_LOP_DIV && is_column_value(&of, r->in[1])) {
             sw->saved += sn_schedule_op_cost(r->op) - 1;
         }
     }
@@ -307,14 +320,13 @@ static sn_stmt put_threads(binding *bi, sn_ix *g, sn_ix *x, sn_stmt *in_block) {
 void sn_schedule_sweep_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     binding bi = {.k = k, .sc = sc, .lane = sn_ix_const(m, 0)};
-    sn_stmt_vec columns = {0};
     bool found = look(&bi.sw, cx, sh);
     SN_ASSERT(found), (void)found;
     for (uint32_t a = 0; a < sh->outer.n; a++) bi.axes[a] = sn_stmt_axis(m, sh->outer.at[a]);
     bi.threads = threads_of(&bi.sw, sc);
     bi.stride = bi.threads * sc->vector;
     bi.whole = bi.sw.rows * bi.sw.along / sc->vector * sc->vector;
-    find_column_values(&columns, &bi.sw);
+    sn_stmt_vec columns = find_columns(&bi.sw).stmts;
     sn_stmt body = take_body(&bi), threads, tail = {0};
     sn_ix g, x;
     if (bi.whole < bi.sw.rows * bi.sw.along) tail = sn_stmt_clone(m, sn_at_end(k, (sn_stmt){0}), body);

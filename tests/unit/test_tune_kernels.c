@@ -201,6 +201,35 @@ Test(tune_kernels, first_trial_is_what_schedule_chooses) {
     sn_module_free(k.m);
 }
 
+/* A buffer that all rows read: alone, the kernel takes turns with rows; in its program, where another one reads the buffer, it would not, but
+ * for what was timed. */
+Test(tune_kernels, rows_take_turns_as_they_were_timed) {
+    kernels k;
+    sn_sched first;
+    double cycles;
+    sn_trial_list trials = {.arena = &arena};
+    bool in_turns = false, in_order = false;
+    open_kernels(&k, "sm_90a",
+                 "graph @g(%x: f32[3, 4199001], %w: f32[4199001], %v: f32[4199001, 2]) {\n  %y = add %x, %w\n"
+                 "  %u = unsqueeze %w axes=[1]\n  %z = mul %v, %u\n  return y = %y, z = %z\n}\n");
+    uint32_t at = 0;
+    const char *key = key_of(&k, at);
+    cr_assert_eq(sn_kernel_trials_list(&trials, &env, key, &k.target), SN_OK, "%s", env.message);
+    for (uint32_t i = 0; i < trials.n; i++) {
+        in_turns |= strstr(trials.at[i].choice, " abreast=3 ") != NULL;
+        in_order |= strstr(trials.at[i].choice, " abreast=1 ") != NULL;
+    }
+    cr_assert(in_turns && in_order);
+    cr_assert(strstr(trials.at[0].choice, " abreast=3 "), "%s", trials.at[0].choice);
+    cr_assert_eq(sn_schedule_first(&first, &cycles, &k.cx, at), SN_OK);
+    cr_assert_eq(first.abreast, 1);
+    sn_decision decided = {.key = key, .choice = trials.at[0].choice};
+    k.cx.choosing = &(sn_choosing){.at = &decided, .n = 1};
+    cr_assert_eq(sn_schedule_first(&first, &cycles, &k.cx, at), SN_OK);
+    cr_assert_eq(first.abreast, 3);
+    sn_module_free(k.m);
+}
+
 /* ---- which ---- */
 
 static void list_kernels(sn_kernel_list *out, const char *target, const char *graph, bool products) {
