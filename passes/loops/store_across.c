@@ -40,9 +40,10 @@ typedef struct across {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_kern k;
-    sn_chain outer; /* of k */
-    sn_stmt body;   /* innermost outer loop */
-    sn_stmt_vec moved;
+    sn_chain outer;         /* of k */
+    sn_stmt body;           /* innermost outer loop */
+    sn_stmt_vec moved;      /* statements of the body */
+    sn_notes moves;         /* these, once more */
     sn_kern_list made;      /* k and those that store */
     SN_VEC(brought) values; /* that pass through memory */
 } across;
@@ -106,6 +107,11 @@ static bool stores_across(const across *a, const sn_chain *nest) {
     return false;
 }
 
+static void move(across *a, sn_stmt s) {
+    SN_PUSH(a->cx->scratch, &a->moved, s);
+    sn_notes_set(&a->moves, s.i, 0);
+}
+
 /* false: nothing moves, or the kernel is of another kind. */
 static bool find_moved(across *a) {
     const sn_module *m = a->m;
@@ -118,10 +124,10 @@ static bool find_moved(across *a) {
         } else if (r->op == SN_LOP_STORE) {
             if (r->has_mask || sn_ix_uses_vals(m, r->ix)) return false;
             if (!reduces || !lies_across(a, s, &nest)) continue;
-            SN_PUSH(a->cx->scratch, &a->moved, s);
+            move(a, s);
         } else if (is_storing_nest(&nest, a, s)) {
             if (!stores_across(a, &nest)) continue;
-            SN_PUSH(a->cx->scratch, &a->moved, s);
+            move(a, s);
         } else if (sn_lop_has_region(r->op) || sn_stores(r)) {
             return false;
         }
@@ -130,9 +136,9 @@ static bool find_moved(across *a) {
 }
 
 static bool is_moved(const across *a, sn_stmt s) {
-    for (; s.i; s = sn_stmt_get(a->m, s)->parent)
-        if (sn_stmt_vec_has(&a->moved, s)) return true;
-    return false;
+    uint64_t moves;
+    while (s.i && !sn_notes_find(&a->moves, s.i, &moves)) s = sn_stmt_get(a->m, s)->parent;
+    return s.i;
 }
 
 /* Does what stays load what another kernel would store then, or add to it? */
@@ -155,6 +161,7 @@ static bool may_change(const across *a) {
 static bool look(across *a) {
     if (!may_change(a)) return false;
     a->moved.n = 0;
+    a->moves = (sn_notes){.arena = a->cx->scratch};
     sn_chain_outer(&a->outer, a->m, a->k);
     if (!a->outer.n || sn_chain_count(a->m, &a->outer) <= 0) return false;
     a->body = a->outer.at[a->outer.n - 1];
