@@ -89,8 +89,10 @@ static bool is_cut(const gates *g, sn_nd x) {
 static bool is_small(const gates *g, sn_nd x) {
     const sn_node_rec *n = sn_node_get(g->m, x);
     int64_t rows, depth = last_size(g->m, n->in[0]), columns = last_size(g->m, x);
-    int64_t most = sn_dtype_bytes(n->type.dtype) < sn_dtype_bytes(SN_F32) ? SN_GATES_HALVES : SN_GATES_ROWS;
+    bool halves = sn_dtype_bytes(n->type.dtype) < sn_dtype_bytes(SN_F32);
+    int64_t most = halves ? SN_GATES_HALVES : SN_GATES_ROWS;
     if (!sn_ix_is_const(g->m, n->type.shape[0], &rows) || rows > most || depth < 0 || columns < 0) return false;
+    if (halves && rows > 1 && depth > SN_GATES_DEPTH) return false;
     int64_t products = sn_mul_clamped(sn_mul_clamped(rows, depth), columns);
     return products <= (int64_t)SN_GATES_PRODUCTS << 20;
 }

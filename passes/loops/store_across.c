@@ -402,7 +402,8 @@ static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, way
 
 /* The way that takes least, if that is clearly less than together. */
 static sn_status choose(way *best, across *a, uint32_t at) {
-    static const char *const names[] = {[APART] = "apart", [WRITTEN] = "written out", [TURNED] = "operands turned"};
+    static const char *const names[] = {
+        [TOGETHER] = "one kernel", [APART] = "apart", [WRITTEN] = "written out", [TURNED] = "operands turned"};
     double cycles[] = {[TOGETHER] = 0, [APART] = 0, [WRITTEN] = 0, [TURNED] = 0};
     *best = TOGETHER;
     SN_TRY(measure_alone(&cycles[TOGETHER], a->cx, at, TOGETHER));
@@ -415,11 +416,9 @@ static sn_status choose(way *best, across *a, uint32_t at) {
         SN_TRY(measure_alone(&cycles[w], a->cx, at, w));
         if (cycles[w] > 0 && cycles[w] <= most) least = cycles[w], *best = w;
     }
-    if (*best != TOGETHER)
-        sn_remark(
-            a->cx, sn_kern_get(a->m, a->k)->name,
-            "accesses across each other: %s (%.0f cycles, together %.0f, apart %.0f, written out %.0f, turned %.0f)",
-            names[*best], least, cycles[TOGETHER], cycles[APART], cycles[WRITTEN], cycles[TURNED]);
+    sn_remark(a->cx, sn_kern_get(a->m, a->k)->name,
+              "accesses across each other: %s (cycles of one kernel %.0f, apart %.0f, written out %.0f, turned %.0f)",
+              names[*best], cycles[TOGETHER], cycles[APART], cycles[WRITTEN], cycles[TURNED]);
     return SN_OK;
 }
 

@@ -267,10 +267,10 @@ static const codegen_kernel KERNELS[] = {
      "  %0, %1 = reduce sumexp j in 32 : block.y { %2 = load x[32*j + 4*t + v] %3 = const.f32 1 yield %2, %3 }\n"
      "  store y[4*t + v], %0 store z[4*t + v], %1 } } } }"},
     {"columns: sumexp of f64 goes in parts",
-     "buffer x: f64[64, 64] input 0 align 16  buffer y: f64[64] output 0 align 16  buffer z: f64[64] output 1 align 16\n"
-     "kernel @k(x, y, z) scheduled { loop i in 1 : grid { loop t in 32 : block.x { loop v in 2 : vector {\n"
-     "  %0, %1 = reduce sumexp j in 32 : block.y { %3, %4 = reduce sumexp q in 2 { %6 = load x[64*(32*q + j) + 2*t + v]\n"
-     "    %7 = const.f64 1 yield %6, %7 } yield %3, %4 } store y[2*t + v], %0 store z[2*t + v], %1 } } } }"},
+     "buffer x: f64[32, 128] input 0 align 16  buffer y: f64[128] output 0 align 16  buffer z: f64[128] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 1 : grid { loop t in 32 : block.x { loop v in 4 : vector {\n"
+     "  %0, %1 = reduce sumexp j in 16 : block.y { %3, %4 = reduce sumexp q in 2 { %6 = load x[128*(16*q + j) + 4*t + v]\n"
+     "    %7 = const.f64 1 yield %6, %7 } yield %3, %4 } store y[4*t + v], %0 store z[4*t + v], %1 } } } }"},
     {"not scheduled",
      "buffer x: f32[7, 13] input 0 align 16  buffer y: f32[7] output 0 align 16\n"
      "kernel @k(x, y) { loop i in 7 { %0 = reduce max r in 13 { %1 = load x[13*i + r] yield %1 } store y[i], %0 } }"},
