@@ -7,8 +7,8 @@
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
  *
- * A value is a term when it is the one exponential of the kernel, all that it is used for is a sum, and it is e^(x - m), m a maximum that
- * may have something else in place of infinities: it is as exact as a term of sumexp then (docs/ARCHITECTURE.md, Numerics).
+ * A value is a term when it is the one exponential of the kernel, all that it is used for is a sum, and it is e^(x - m), m the maximum of x
+ * that may have something else in place of infinities: one term is 1, and it is as exact as a term of sumexp (docs/ARCHITECTURE.md, Numerics).
  *
  * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
  * of gelu are: then its own zeros need not be exact to the last place, for the sum does not show them.
@@ -56,24 +56,72 @@ static bool use_is_blunt(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand
     return other && other->op == SN_LOP_CONST && (other->f >= 0.5 || other->f <= -0.5);
 }
 
-static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
-    if (s->op == SN_LOP_SELECT) return operand > 0 && g->term[s->result.i];
-    if (s->op != SN_LOP_YIELD) return false;
-    const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
-    return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
-}
-
 static const sn_stmt_rec *def_of(const sn_gen *g, sn_val v) {
     sn_stmt def = sn_val_get(g->m, v)->def;
     return def.i ? sn_stmt_get(g->m, def) : NULL;
 }
 
-/* Is the value e^(x - m)? */
+/* Does the mask hold where the loops of a row do, and not by data? */
+static bool is_place(const sn_gen *g, sn_val mask) {
+    const sn_stmt_rec *s = def_of(g, mask);
+    if (s && s->op == SN_LOP_AND) return is_place(g, s->in[0]) && is_place(g, s->in[1]);
+    return s && s->op == SN_LOP_IN && !sn_ix_uses_vals(g->m, s->ix);
+}
+
+static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
+    if (s->op == SN_LOP_SELECT) return operand > 0 && is_place(g, s->in[0]) && g->term[s->result.i];
+    if (s->op != SN_LOP_YIELD) return false;
+    const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
+    return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
+}
+
+/* What the registers or the shared memory that a load finds it in have been given; none: not by one store. */
+static sn_val given(const sn_gen *g, sn_buf b) {
+    sn_val v = {0};
+    uint32_t n = 0;
+    for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op == SN_LOP_STORE && r->buf.i == b.i) v = r->in[0], n++;
+    }
+    return n == 1 ? v : (sn_val){0};
+}
+
+/* The load that v, or the maximum that v is, is of; NULL: it is computed. */
+static const sn_stmt_rec *load_of(const sn_gen *g, sn_val v) {
+    for (uint32_t depth = DEPTH; v.i && depth; depth--) {
+        const sn_stmt_rec *s = def_of(g, v);
+        if (!s || s->op == SN_LOP_LOAD) return s;
+        if (s->op == SN_LOP_CAST) v = s->in[0];
+        else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
+        else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_MAX)
+            v = sn_stmt_get(g->m, s->last)->in[0];
+        else return NULL;
+    }
+    return NULL;
+}
+
+/* Where registers and shared memory have it from. */
+static const sn_stmt_rec *behind(const sn_gen *g, const sn_stmt_rec *load) {
+    bool local = load && sn_buf_is_local(sn_buf_get(g->m, load->buf));
+    return local ? load_of(g, given(g, load->buf)) : NULL;
+}
+
+/* Do both loads walk the same elements, as far as their ends show it? */
+static bool walk_the_same(const sn_gen *g, const sn_stmt_rec *a, const sn_stmt_rec *b) {
+    if (!a || !b || a->buf.i != b->buf.i) return false;
+    sn_range one = sn_ix_range(g->m, a->ix), two = sn_ix_range(g->m, b->ix);
+    return one.lo == two.lo && one.hi == two.hi;
+}
+
+/* Is the value e^(x - m), m the maximum of x? */
 static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s) {
     const sn_stmt_rec *sub = s->op == SN_LOP_EXP ? def_of(g, s->in[0]) : NULL;
     const sn_stmt_rec *m = sub && sub->op == SN_LOP_SUB ? def_of(g, sub->in[1]) : NULL;
-    if (m && m->op == SN_LOP_SELECT) m = def_of(g, m->in[2]);
-    return m && m->op == SN_LOP_REDUCE && m->n_combs == 1 && m->combs[0] == SN_COMB_MAX;
+    sn_val most = m ? sub->in[1] : (sn_val){0};
+    if (m && m->op == SN_LOP_SELECT) most = m->in[2], m = def_of(g, most);
+    if (!m || m->op != SN_LOP_REDUCE) return false;
+    const sn_stmt_rec *x = load_of(g, sub->in[0]), *y = load_of(g, most);
+    return walk_the_same(g, x, y) || walk_the_same(g, behind(g, x), y) || walk_the_same(g, behind(g, x), behind(g, y));
 }
 
 /* Has the kernel no other exponential? Two of the same element would be one, where registers have that. */
@@ -126,6 +174,32 @@ static sn_gen_positive is_positive(const sn_gen *g, sn_val v, uint32_t depth) {
     }
 }
 
+/* Is v made of a sum of exponentials, or, where `summed`, of an exponential? */
+static bool has_exp(const sn_gen *g, sn_val v, bool summed, uint32_t depth) {
+    const sn_stmt_rec *s = v.i && depth ? def_of(g, v) : NULL;
+    uint32_t first = 0;
+    if (!s) return false;
+    switch ((int)s->op) {
+    case SN_LOP_EXP: return summed;
+    case SN_LOP_CAST: return has_exp(g, s->in[0], summed, depth - 1);
+    case SN_LOP_SELECT: first = 1; break;
+    case SN_LOP_MUL:
+    case SN_LOP_ADD: break;
+    case SN_LOP_REDUCE:
+        for (uint32_t c = 0; c < s->n_combs; c++)
+            if (s->combs[c] == SN_COMB_SUMEXP) return true;
+        return has_exp(g, sn_stmt_get(g->m, s->last)->in[v.i - s->result.i], true, depth - 1);
+    default: return false;
+    }
+    return has_exp(g, s->in[first], summed, depth - 1) || has_exp(g, s->in[first + 1], summed, depth - 1);
+}
+
+/* Quotients of f64 are rounded correctly, but for those by sums of exponentials. */
+static sn_gen_positive divisor_of(const sn_gen *g, sn_val v) {
+    if (sn_val_get(g->m, v)->dtype == SN_F64 && !has_exp(g, v, false, DEPTH)) return SN_GEN_ANY;
+    return is_positive(g, v, DEPTH);
+}
+
 /* ---- the walk ---- */
 
 static void visit_region(sn_gen *g, sn_stmt last);
@@ -138,7 +212,7 @@ static void visit(sn_gen *g, sn_stmt id) {
         g->blunt[s->in[k].i] &= use_is_blunt(g, s, k);
         g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
-    if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = is_positive(g, s->in[1], DEPTH);
+    if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = divisor_of(g, s->in[1]);
     if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s) && is_only_exp(g);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);

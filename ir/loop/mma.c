@@ -214,7 +214,7 @@ static bool finds_overlap(matcher *t, sn_mma_operand *o, const sn_stmt_rec *r, s
         if (t->n->depth % o->run) continue;
         if (o->run < t->n->depth && !at_step(&next, t, r->ix, o->run)) return false;
         o->jump = o->run < t->n->depth ? next - begin : 0;
-        if (o->jump % o->width) continue;
+        if (o->jump < 0 || o->jump % o->width) continue;
         if (sn_ix_eq(shared_offset(t->m, t->n, o, row, t->q), r->ix)) return true;
     }
     return false;

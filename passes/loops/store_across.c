@@ -20,7 +20,7 @@
  * are repeated, other values pass through memory, one for each row. After `fuse` and `online-softmax`, which want the nests of a row in one
  * kernel; before `split-reduction`, which may cut what is left. GPUs alone: a core walks lines that it has in its cache. Legal: iterations
  * of outer loops are apart from each other, and the second kernel runs behind the first one. Cost: linear in the kernel, and four times
- * the passes behind it for one with accesses across each other.
+ * the passes behind it for one with accesses across each other; of the module, once for each that is changed.
  */
 #include "passes/base/rebuild.h"
 #include "passes/loops/again.h"
@@ -383,12 +383,10 @@ static sn_status measure(double *cycles, sn_pass_ctx *cx, way w) {
     return SN_OK;
 }
 
-static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, way w) {
+static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, const sn_users *users, uint32_t at, way w) {
     const char *why_not;
-    sn_users users;
     *cycles = 0;
-    sn_users_find(&users, cx->m, cx->scratch);
-    sn_module *alone = sn_kernel_alone(&why_not, cx, &users, at);
+    sn_module *alone = sn_kernel_alone(&why_not, cx, users, at);
     if (!alone) return SN_OK;
     sn_pass_ctx quiet = *cx;
     quiet.m = alone;
@@ -401,19 +399,19 @@ static sn_status measure_alone(double *cycles, sn_pass_ctx *cx, uint32_t at, way
 }
 
 /* The way that takes least, if that is clearly less than together. */
-static sn_status choose(way *best, across *a, uint32_t at) {
+static sn_status choose(way *best, across *a, const sn_users *users, uint32_t at) {
     static const char *const names[] = {
         [TOGETHER] = "one kernel", [APART] = "apart", [WRITTEN] = "written out", [TURNED] = "operands turned"};
     double cycles[] = {[TOGETHER] = 0, [APART] = 0, [WRITTEN] = 0, [TURNED] = 0};
     *best = TOGETHER;
-    SN_TRY(measure_alone(&cycles[TOGETHER], a->cx, at, TOGETHER));
+    SN_TRY(measure_alone(&cycles[TOGETHER], a->cx, users, at, TOGETHER));
     if (cycles[TOGETHER] <= SN_ACROSS_LAUNCH) return SN_OK;
     double least = cycles[TOGETHER] * SN_ACROSS_PAYS / 100;
     for (way w = APART; w <= TURNED; w++) {
         double most = least;
         if (w == TURNED)
             most = *best == TOGETHER ? cycles[TOGETHER] * SN_ACROSS_TURNED / 100 : least * SN_ACROSS_TURNED_APART / 100;
-        SN_TRY(measure_alone(&cycles[w], a->cx, at, w));
+        SN_TRY(measure_alone(&cycles[w], a->cx, users, at, w));
         if (cycles[w] > 0 && cycles[w] <= most) least = cycles[w], *best = w;
     }
     sn_remark(a->cx, sn_kern_get(a->m, a->k)->name,
@@ -422,10 +420,10 @@ static sn_status choose(way *best, across *a, uint32_t at) {
     return SN_OK;
 }
 
-static sn_status take(bool *taken, across *a, uint32_t at) {
+static sn_status take(bool *taken, across *a, const sn_users *users, uint32_t at) {
     way best;
     *taken = false;
-    SN_TRY(choose(&best, a, at));
+    SN_TRY(choose(&best, a, users, at));
     return best == TOGETHER ? SN_OK : go(a, best, taken);
 }
 
@@ -433,13 +431,18 @@ sn_status sn_pass_store_across(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     sn_kern_list out = {0};
     uint32_t n = m->kernels.n;
-    bool any = false;
+    sn_users users;
+    bool any = false, known = false;
     if (!cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 0; i < n; i++) {
         across a = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         bool taken = false;
-        if (look(&a) || (may_change(&a) && sn_has_turned_operands(cx, a.k, cx->target->cache_bytes)))
-            SN_TRY(take(&taken, &a, i));
+        if (look(&a) || (may_change(&a) && sn_has_turned_operands(cx, a.k, cx->target->cache_bytes))) {
+            if (!known) sn_users_find(&users, m, cx->scratch);
+            known = true;
+            SN_TRY(take(&taken, &a, &users, i));
+            known &= !taken;
+        }
         if (!taken) SN_PUSH(&m->arena, &out, a.k);
         for (uint32_t k = 0; taken && k < a.made.n; k++) SN_PUSH(&m->arena, &out, a.made.at[k]);
         any |= taken;

@@ -22,6 +22,15 @@ static sn_val copy_of(const copies *c, sn_val v) {
     return v;
 }
 
+/* Positions that are values of the iteration. */
+static void take_copies(sn_module *m, sn_stmt_rec *s, const copies *c) {
+    for (uint32_t i = 0; i < c->n; i++) {
+        sn_ix with = sn_ix_val(m, c->new[i]);
+        if (s->ix.i && sn_ix_uses_vals(m, s->ix)) s->ix = sn_ix_subst_val(m, s->ix, c->old[i], with);
+        if (s->bound.i && sn_ix_uses_vals(m, s->bound)) s->bound = sn_ix_subst_val(m, s->bound, c->old[i], with);
+    }
+}
+
 static bool may_write(sn_chain *chain, const sn_module *m, sn_stmt top, int64_t most) {
     const sn_stmt_rec *r = sn_stmt_get(m, top);
     if (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_SEQ || !sn_nest_perfect(chain, m, top)) return false;
@@ -54,13 +63,16 @@ static void write_iteration(sn_module *m, sn_stmt top, const sn_chain *chain, in
             const sn_stmt_rec *of = sn_stmt_get(m, top);
             for (uint32_t k = 0; k < r->n_in; k++) {
                 sn_val v = copy_of(&c, r->in[k]);
-                so_far[k] = at ? sn_put_op2(m, end, sn_comb_lops[of->combs[k]], so_far[k], v) : v;
+                so_far[k] = at || of->combs[k] == SN_COMB_SUM
+                                ? sn_put_op2(m, end, sn_comb_lops[of->combs[k]], so_far[k], v)
+                                : v;
             }
             return;
         }
         sn_stmt copy = sn_stmt_clone(m, end, s);
         sn_stmt_rec *made = sn_stmt_get(m, copy);
         for (uint32_t k = 0; k < made->n_in; k++) made->in[k] = copy_of(&c, made->in[k]);
+        take_copies(m, made, &c);
         sn_stmt_subst(m, copy, axes, with, chain->n);
         c.old[c.n] = sn_stmt_get(m, s)->result;
         c.new[c.n++] = sn_stmt_get(m, copy)->result;
@@ -72,6 +84,10 @@ static void write_nest(sn_module *m, sn_kern k, sn_stmt top) {
     sn_val results[MOST_RESULTS];
     sn_nest_perfect(&chain, m, top);
     int64_t count = sn_chain_count(m, &chain);
+    const sn_stmt_rec *r = sn_stmt_get(m, top);
+    for (uint32_t k = 0; k < r->n_results; k++)
+        if (r->combs[k] == SN_COMB_SUM) /* of zeros below zero it is zero */
+            results[k] = sn_put_const(m, sn_at_before(m, top), sn_val_get(m, sn_result(r, k))->dtype, 0);
     for (int64_t at = 0; at < count; at++) write_iteration(m, top, &chain, at, results);
     for (uint32_t i = 0; i < sn_stmt_get(m, top)->n_results; i++)
         sn_val_replace(m, k, sn_result(sn_stmt_get(m, top), i), results[i]);

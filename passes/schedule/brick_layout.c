@@ -90,16 +90,18 @@ static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q, const
     group_runs(b, q, w);
 }
 
-/* Do runs begin with multiples of v elements of the storage, and have as many? */
-static bool is_aligned(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w,
+/* Do runs begin with multiples of v elements of the storage, and have as many? Bricks begin where whole ones do, without what is loaded
+ * beyond them. */
+static bool is_aligned(const sn_schedule_brick *whole, const sn_schedule_brick_part *q, const sn_schedule_walk *w,
                        int64_t v) {
     if (q->align < v * q->bytes || q->c0 % v || q->length % v) return false;
-    for (uint32_t p = 0; p < b->n; p++) {
-        int64_t stride = w->strides[p], side = b->sides[p];
+    for (uint32_t p = 0; p < whole->n; p++) {
+        int64_t stride = w->strides[p], side = whole->sides[p];
         bool in_run = false;
         for (uint32_t k = 0; k < q->n_run; k++) in_run |= q->run[k] == p;
-        if (!in_run && b->extents[p] > 1 && stride % v) return false;
-        if (in_run && side < b->extents[p] && (stride * side % v || stride * (b->extents[p] % side) % v)) return false;
+        if (!in_run && whole->extents[p] > 1 && stride % v) return false;
+        if (in_run && side < whole->extents[p] && (stride * side % v || stride * (whole->extents[p] % side) % v))
+            return false;
     }
     return true;
 }
@@ -110,17 +112,18 @@ static bool spreads(const sn_schedule_brick *b, const sn_schedule_brick_part *q,
 }
 
 /* Words where elements are less, wider pieces where lanes find them so in both walks, or stay inside of a run. */
-static void choose_pieces(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+static void choose_pieces(const sn_schedule_brick *b, const sn_schedule_brick *whole, sn_schedule_brick_part *q,
+                          const sn_schedule_walk *w) {
     int64_t bytes = q->bytes;
     int64_t word = bytes < SN_TILE_WORD ? SN_TILE_WORD / bytes : 1;
     q->v = sn_schedule_brick_piece(b, w) / bytes;
     if (q->v < word) q->v = word;
-    while (q->v > word && !is_aligned(b, q, w, q->v)) q->v /= 2;
+    while (q->v > word && !is_aligned(whole, q, w, q->v)) q->v /= 2;
     bool inside = !q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common];
     int64_t most = sn_least(PIECE, q->align);
     if (inside && most > q->v * bytes && q->length * bytes >= SN_BRICK_RUN) {
         q->v = most / bytes;
-        q->anywhere = !is_aligned(b, q, w, q->v);
+        q->anywhere = !is_aligned(whole, q, w, q->v);
         return;
     }
     if (spreads(b, q, w) && most == PIECE && q->v * bytes < PIECE && q->length * bytes >= SN_BRICK_RUN) {
@@ -128,7 +131,7 @@ static void choose_pieces(const sn_schedule_brick *b, sn_schedule_brick_part *q,
         q->anywhere = q->spread = true;
         return;
     }
-    if (q->v == 1 || is_aligned(b, q, w, q->v)) return;
+    if (q->v == 1 || is_aligned(whole, q, w, q->v)) return;
     q->anywhere = q->align >= SN_TILE_WORD;
     if (!q->anywhere) q->v = 1;
 }
@@ -148,6 +151,6 @@ void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const 
                                     .c0 = sn_ix_get(m, r->ix)->c0};
     find_run(b, out, w);
     find_runs(b, out, w);
-    choose_pieces(b, out, w);
+    choose_pieces(b, whole, out, w);
     lay_out(b, out, w);
 }

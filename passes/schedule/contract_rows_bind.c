@@ -294,7 +294,9 @@ static bool turns_sums(const binding *b) {
     double each = 0;
     for (sn_stmt s = sn_stmt_walk_skip(m, b->r.c.top); s.i; s = sn_stmt_walk_next(m, s))
         each += sn_schedule_op_cost((sn_lop)sn_stmt_get(m, s)->op);
-    int64_t own = b->groups * b->rows * b->lanes, share = sn_ceil_div(b->groups * b->rows * b->width, threads(b));
+    int64_t all = b->groups * b->rows * b->width, own = b->groups * b->rows * b->lanes;
+    int64_t share = sn_ceil_div(all, threads(b)), bytes = all * b->r.c.n_states * sn_dtype_bytes(b->r.c.dtype);
+    if (bytes > b->cx->target->shared_bytes / 2) return false;
     return own > share && (double)(own - share) * each > SN_ROWS_TURN;
 }
 

@@ -221,7 +221,7 @@ static void count_memory(model *md, sn_stmt s) {
     sn_schedule_coverage c = look_at_lines(&waste, md, s, &p);
     double lines = runs / p.lanes / SN_WARP * c.lines;
     md->lines += lines;
-    *(store ? &md->out->stored : &md->out->loaded) += got * waste;
+    *(store ? &md->out->stored : &md->out->loaded) += got * waste * (store && waste > 1 ? SN_STORED_PIECES : 1);
     md->asked += got;
     if (lines * waste > md->out->worst) {
         md->out->worst = lines * waste;

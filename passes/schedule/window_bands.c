@@ -141,9 +141,10 @@ static void find_piece(sn_window_bands *b) {
     b->lead = 0;
 }
 
-/* What the mask holds off of a line in front of the image. */
+/* What the mask holds off of a line in front of the image, as far as it holds off as much behind it: the end of one line is what stands in
+ * front of the next. */
 static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
-    int64_t at;
+    int64_t at, bound;
     bool along;
     if (!mask.i) return 0;
     const sn_stmt_rec *r = def_of(b, mask);
@@ -153,8 +154,11 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
     }
     if (r->op != SN_LOP_IN || sn_ix_uses_vals(b->w.m, r->ix) || !by_pieces(&at, &along, b, r->ix, 1) || !along)
         return 0;
+    if (!sn_ix_is_const(b->w.m, r->bound, &bound)) return 0;
     at += sn_window_first_place(&b->w.column) - b->lead;
-    return at < 0 ? -at : 0;
+    int64_t behind = at + b->w.column.windows + b->lead + b->reach - 1 - bound, front = -at;
+    int64_t both = front < behind ? front : behind;
+    return both > 0 ? both : 0;
 }
 
 /* Bands begin where results do, or with neighbours in front of them: pairs that begin as those of memory do. */
