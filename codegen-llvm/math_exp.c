@@ -179,7 +179,7 @@ static lv with_upper(sn_em *em, lv x, lv half) {
 
 /* f64 on GPUs: x = n ln 2 + r and e^r, which no operation but products and sums makes, since a comparison and a conversion take the
  * time of one and of four of these. n stands in the last bits of the sum that rounds x log2 e, and is one less if `halved`. Terms of a
- * sum go without the last bits of ln 2: |x| / 6 units in the last place. */
+ * sum go without the last bits of ln 2: |x| / 3 units in the last place, at most. */
 typedef struct exp_parts {
     lv sum, n, y;
 } exp_parts;

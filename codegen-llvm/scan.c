@@ -12,7 +12,8 @@
  * A state that adds many times is kept in twice the precision, so that a long prefix is as exact as a short one. On a
  * GPU, and where the elements are f64, that is a second variable: what steps add goes to that one, which is small, and
  * from there to the state after every so many of them, but for what rounding would take. A step costs two additions,
- * the next one waits for one of them. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a
+ * the next one waits for one of them. What those steps add alone has to be a number: near the largest ones a prefix may become an infinity
+ * that comes back from there. On the host block axes are loops, and only lanes remain. Relies on invariant L18; what a
  * GPU cannot do in order (lanes outside threads, threads that do not all arrive) is refused here.
  */
 #include "codegen-llvm/gen.h"
