@@ -113,6 +113,14 @@ static double issue_of_tiles(const sn_contract_rows *r, const sn_pass_ctx *cx, c
     return each * cx->target->cycle_bytes / ((double)sn_dtype_bytes(SN_F32) * SN_ISSUES);
 }
 
+/* Are tiles so few that they draw the operands for longer than threads take to multiply? A multiprocessor alone draws but several times its
+ * share. */
+static bool draw_alone(const sn_contract_rows *r, const sn_target *t, const sn_sched *tiles, double work) {
+    int64_t blocks = sn_mul_clamped(r->c.batch, sn_ceil_div(r->c.n, tiles->tile_m)) * (tiles->split ? tiles->split : 1);
+    double times = (double)t->units / ((double)blocks * SN_NARROW_FEW);
+    return r->along && r->c.m <= SN_ROWS_DRAWN && times > work;
+}
+
 /* Bytes that all threads have to keep in flight together; fewer where columns that share the loads of several rows
  * are worth more. */
 static int64_t wanted(const sn_target *t, bool shares) {
@@ -287,7 +295,9 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     if (open && work > SN_ROWS_ISSUE / 100.0) {
         sn_sched_list tiles = {0};
         SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
-        if (tiles.n && !tiles.at[0].plain && issue_of_tiles(&r, cx, &tiles.at[0]) < work) return SN_OK;
+        const sn_sched *first = tiles.n ? &tiles.at[0] : NULL;
+        if (first && !first->plain && issue_of_tiles(&r, cx, first) < work && !draw_alone(&r, cx->target, first, work))
+            return SN_OK;
     }
     sn_schedule_propose(out, cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(cx->m, &r.c, cx->target) * (work > 1 ? work : 1);
