@@ -213,7 +213,7 @@ static void visit(sn_gen *g, sn_stmt id) {
         g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
     if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = divisor_of(g, s->in[1]);
-    if (s->op == SN_LOP_EXP) g->term[s->result.i] &= is_shifted_exp(g, s) && is_only_exp(g);
+    if (s->op == SN_LOP_EXP) g->term[s->result.i] = g->term[s->result.i] && is_only_exp(g) && is_shifted_exp(g, s);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
