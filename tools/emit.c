@@ -12,6 +12,7 @@ static const char help[] = "usage: sinter emit --stage=STAGE [options] FILE|-\n"
                            "  --precision=WORD  exact, high, tf32, bf16: of products of f32 that say nothing\n"
                            "  --multi-kernel=WHICH  kernels with several schedules: off (default), reductions, all\n"
                            "  --cache=WHERE     generated code on disk, --cache-size=BYTES (see run)\n"
+                           "  --threads N       CPU threads: of host kernels, and that compile\n"
                            "  --metrics=A,B     metric tables, --metrics-dir, --metrics-model (see run)\n"
                            "  --replace-kernel NAME=FILE  a kernel that was edited, .sn (see run)\n";
 
@@ -32,6 +33,7 @@ static int parse(emit_args *e, int argc, char **argv) {
                                             TOOL_CHOICES,
                                             TOOL_CACHE,
                                             TOOL_CACHE_SIZE,
+                                            TOOL_THREADS,
                                             TOOL_METRICS,
                                             TOOL_REPLACE_KERNEL,
                                             {"help", no_argument, NULL, 'h'},

@@ -2,8 +2,9 @@
 
     metrics_cost.py SINTER FOLDER FILE.sn...
 
-Counted by valgrind, inside of sn_compile_to alone, which writes the files too: unlike times, counts are the same on a machine that is busy. The
-last line is "at most N %"; 1 % or more fails.
+Counted by valgrind, inside of sn_compile_to alone, which writes the files too: unlike times, counts are the same on a machine that is busy. One
+thread compiles, since valgrind counts that of the caller alone and which kernels are compiled by others is chance. The last line is "at most N %";
+1 % or more fails.
 """
 
 import re
@@ -15,7 +16,7 @@ TABLES = "kernel_metadata,graph_stats,fusion_failures"
 
 def instructions(sinter, folder, metrics, path):
     done = subprocess.run(["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/counts", "--toggle-collect=sn_compile_to", sinter, "emit",
-                           "--stage=ptx", "--target=sm_90a", f"--metrics={metrics}", f"--metrics-dir={folder}", path],
+                           "--stage=ptx", "--target=sm_90a", "--threads=1", "--cache=off", f"--metrics={metrics}", f"--metrics-dir={folder}", path],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
     return int(re.search(r"Collected : (\d+)", done.stderr).group(1))
 
