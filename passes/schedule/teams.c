@@ -117,6 +117,15 @@ static double read_again(const sn_target *t, double rows, double teams, double b
     return sn_waves(rows, teams) * teams * again * cycles_of(t, rest - near + near * SN_TEAM_NEAR / 100) / 2;
 }
 
+/* What all rows read alike comes from memory for each of them, where the L2 has no room for it beside what is read again: it is in both
+ * halves of it, which multiprocessors of either side ask. */
+static double read_beside(const sn_target *t, const sn_team_rows *ro, double teams, double stay) {
+    double bytes = (double)ro->reach * ro->kept, beside = (double)ro->reach * ro->beside;
+    double rest = bytes > stay ? (bytes - stay) * teams : 0;
+    bool fits = rest + 2 * beside <= (double)t->cache_bytes * SN_TEAM_BESIDE / 100;
+    return fits ? 0 : (double)ro->rows * cycles_of(t, beside) / 2;
+}
+
 /* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare, where teams do
  * more than a row: of one some threads load or store while those of another wait. */
 static double of_blocks(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
@@ -151,7 +160,7 @@ static bool fit_part(double *cycles, const sn_target *t, const sn_team_rows *ro,
     double bytes = (double)ro->reach * ro->kept, stay = (double)(parts.stay + parts.held) * of_step;
     if (ro->again > 1 && (bytes - stay) * n > near_bytes(t)) return false;
     *cycles = count(t, rows, n, bytes, ro->exchanges, ro->kept < SN_WORD) + of_blocks(t, ro, sc) + SN_TEAM_PART_WAIT +
-              read_again(t, rows, n, bytes, stay, ro->again);
+              read_again(t, rows, n, bytes, stay, ro->again) + read_beside(t, ro, n, stay);
     return true;
 }
 
@@ -200,7 +209,7 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
         if (fit(t, ro, resident, &one))
             better(&best, cycles, &one,
                    count(t, (double)ro->rows, one.teams, bytes, ro->exchanges, ro->kept < SN_WORD) +
-                       of_blocks(t, ro, &one));
+                       of_blocks(t, ro, &one) + read_beside(t, ro, one.teams, bytes));
     }
     bool several = best.cls != SN_SCHED_NONE && ro->rows > best.teams;
     for (uint32_t resident = SN_TEAM_PART_BLOCKS; resident <= SN_SHARED_BLOCKS; resident++)
