@@ -119,7 +119,9 @@ static double turns_of(const sn_target *t, const sn_schedule_shape *sh, const co
 static void even_turns(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     sn_sched half = *sc;
     half.block_y /= 2;
-    if (!t->is_gpu || sh->n_nests != 1 || co->bytes < 2 || half.block_y < 2) return; /* bytes are few registers */
+    bool wide =
+        co->bytes >= 2 && sc->vector * co->bytes >= SN_WIDE_ENOUGH; /* bytes are few registers, narrow loads many */
+    if (!t->is_gpu || sh->n_nests != 1 || !wide || half.block_y < 2) return;
     if (turns_of(t, sh, co, &half) * SN_COLUMN_EVEN <= turns_of(t, sh, co, sc) * 100) *sc = half;
 }
 
