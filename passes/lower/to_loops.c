@@ -616,6 +616,12 @@ static bool is_view_of_copy(const sn_lower *lw, sn_nd x) {
     return n->op == SN_OP_COPY;
 }
 
+/* A copy that an output shows with other sizes is that output, if no nest stores its result (conv, else x) so. */
+static sn_nd stored_as_copied(const sn_lower *lw, sn_nd base, sn_nd stored) {
+    bool own = sn_node_get(lw->m, base)->op == SN_OP_COPY && !lw->nodes[base.i].buf.i && lw->nodes[base.i].live;
+    return own ? base : stored;
+}
+
 /* Outputs claim the node that computes them; what is left (an input, a constant, a node given twice) is copied. */
 static void claim_outputs(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
@@ -626,7 +632,8 @@ static void claim_outputs(sn_lower *lw) {
         lw->outputs[k].buf = b;
         sn_nd base = output_base(lw, x);
         if (is_view_of_copy(lw, base)) continue;
-        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i) base = permuted_conv(lw, x);
+        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i)
+            base = stored_as_copied(lw, base, permuted_conv(lw, x));
         sn_lower_node *info = &lw->nodes[base.i];
         if (!info->buf.i && sn_node_get(lw->m, base)->op != SN_OP_INPUT) {
             info->buf = b;
