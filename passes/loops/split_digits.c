@@ -13,6 +13,7 @@
 #include "passes/base/nest.h"
 #include "passes/schedule/brick.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct digits {
@@ -107,7 +108,7 @@ static bool find_steps(int64_t *steps, digits *d, sn_ix e) {
 /* The axis along which an access goes on when it has walked `run` elements; d->n: there is none. */
 static uint32_t next_axis(const digits *d, const int64_t *steps, int64_t run) {
     for (uint32_t i = 0; i < d->n; i++)
-        if (d->extents[i] > 1 && steps[i] == run) return i;
+        if (d->extents[i] > 1 && llabs(steps[i]) == run) return i;
     return d->n;
 }
 
@@ -115,10 +116,8 @@ static uint32_t next_axis(const digits *d, const int64_t *steps, int64_t run) {
 static bool crosses(const digits *d, const int64_t *stored, const sn_stmt_rec *r, const int64_t *loaded) {
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(d->m, r->buf)->dtype);
     int64_t run = 1;
-    if (r->has_mask || sn_ix_uses_vals(d->m, r->ix) || sn_kern_stores(d->m, d->k, r->buf)) return false;
+    if (sn_ix_uses_vals(d->m, r->ix) || sn_kern_stores(d->m, d->k, r->buf)) return false;
     if (sn_buf_bytes(d->m, r->buf) < sn_mul_clamped(d->all, bytes) / 2) return false;
-    for (uint32_t i = 0; i < d->n; i++)
-        if (loaded[i] < 0) return false;
     for (;;) {
         uint32_t a = next_axis(d, stored, run), b = next_axis(d, loaded, run);
         if (a == d->n || b == d->n || run * bytes >= SN_LINE) return false;

@@ -31,7 +31,8 @@ static void find_run(const sn_schedule_brick *b, sn_schedule_brick_part *q, cons
     q->length = q->common = 1;
     for (uint32_t k = 0; q->length < most; k++) {
         uint32_t p = w->at[k];
-        same &= k < b->stored.n && p == b->stored.at[k];
+        same &= k < b->stored.n && p == b->stored.at[k] && !w->back[p];
+        q->back[p] = w->back[p];
         if (same) q->common *= b->sides[p];
         if (!same && k && p == b->stored.at[q->n_common] && meets(q->length * q->bytes, q->common * q->bytes)) break;
         if (same) q->n_common++;
@@ -116,6 +117,8 @@ static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q, const
 static bool is_aligned(const sn_schedule_brick *whole, const sn_schedule_brick_part *q, const sn_schedule_walk *w,
                        int64_t v) {
     if (q->align < v * q->bytes || q->c0 % v || q->length % v) return false;
+    for (uint32_t k = 0; k < q->n_run; k++)
+        if (q->back[q->run[k]]) return false; /* it begins with the last iteration */
     for (uint32_t p = 0; p < whole->n; p++) {
         int64_t stride = w->strides[p], side = whole->sides[p];
         bool in_run = false;
