@@ -6,8 +6,8 @@
  * Who permutes and then reshapes (patches, heads, planes of pixels that are shuffled) has loops over the reshaped axes. What a load
  * finds in order is a digit of one of them then, which classes tile and brick do not see: they want loops, and accesses that are affine
  * in them. Done for straight-line kernels of a GPU, where all accesses become affine in all axes, the digits of an axis divide each
- * other, and a load of much that is stored walks other lines than the stores do, as classes brick and tile have them. All others keep
- * their long axes, which vectors go along. Legal because outer loops are parallel. After `collapse`, which would find nothing to do.
+ * other, and a load of much that is stored walks other lines than the stores do, as classes brick and tile have them. All others, and
+ * small ones, keep their long axes, which vectors go along. Legal because outer loops are parallel. After `collapse`, which would find nothing to do.
  * Cost: accesses times axes.
  */
 #include "passes/base/nest.h"
@@ -117,7 +117,8 @@ static bool crosses(const digits *d, const int64_t *stored, const sn_stmt_rec *r
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(d->m, r->buf)->dtype);
     int64_t run = 1;
     if (sn_ix_uses_vals(d->m, r->ix) || sn_kern_stores(d->m, d->k, r->buf)) return false;
-    if (sn_buf_bytes(d->m, r->buf) < sn_mul_clamped(d->all, bytes) / 2) return false;
+    int64_t all = sn_mul_clamped(d->all, bytes);
+    if (all < SN_TILE_SMALL || sn_buf_bytes(d->m, r->buf) < all / 2) return false;
     for (;;) {
         uint32_t a = next_axis(d, stored, run), b = next_axis(d, loaded, run);
         if (a == d->n || b == d->n || run * bytes >= SN_LINE) return false;

@@ -93,6 +93,14 @@ static bool is_mostly_there(const sn_schedule_brick *b, sn_module *m, const sn_c
     return !r->has_mask || part_that_holds(b, m, outer, r->in[0]) >= MOST;
 }
 
+/* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
+static uint32_t whole_vector(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    uint32_t v = sn_pow2_divisor(b->extents[w->at[0]]);
+    for (uint32_t p = 0; p < b->n; p++)
+        if (p != w->at[0] && b->extents[p] > 1) v = sn_least(v, sn_pow2_divisor(w->strides[p]));
+    return v;
+}
+
 static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer, const sn_stmt_rec *r,
                    const sn_schedule_walk *w) {
     int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
@@ -102,8 +110,9 @@ static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn
         return false; /* what is read again is in the cache */
     if (!is_mostly_there(b, m, outer, r)) return false;
     while (same < w->n && same < b->stored.n && w->at[same] == b->stored.at[same]) same++;
-    if (same == w->n && (bytes >= SN_TILE_WORD || !turns_round(b, w)))
-        return false; /* it has nothing else to find in order: parts of lines are as near for the stores */
+    /* Lanes of class element have whole vectors that lie the other way round, and single elements of all others. */
+    bool lies = bytes >= SN_TILE_WORD || !turns_round(b, w) || whole_vector(b, w) * bytes >= SN_BRICK_VECTOR;
+    if (same == w->n && lies) return false; /* it has nothing else to find in order: parts of lines are as near for the stores */
     return in_common(b, w, &b->stored) * bytes < SN_BRICK_RUN;
 }
 
@@ -412,14 +421,6 @@ bool sn_schedule_brick_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
     if (!cx->target->is_gpu || sh->n_nests || sh->outer.n < 2) return false;
     sn_schedule_find_brick(&b, cx, k, &sh->outer);
     return b.n_staged;
-}
-
-/* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
-static uint32_t whole_vector(const sn_schedule_brick *b, const sn_schedule_walk *w) {
-    uint32_t v = sn_pow2_divisor(b->extents[w->at[0]]);
-    for (uint32_t p = 0; p < b->n; p++)
-        if (p != w->at[0] && b->extents[p] > 1) v = sn_least(v, sn_pow2_divisor(w->strides[p]));
-    return v;
 }
 
 /* Do threads that store lines find whole sectors to load, as class element has them? */
