@@ -101,18 +101,23 @@ static uint32_t whole_vector(const sn_schedule_brick *b, const sn_schedule_walk 
     return v;
 }
 
+/* Is what it has to find in order as near for the stores? Lanes of class element have whole vectors that lie the other way round, and single
+ * elements of all others, which are too many of what is less than a word. */
+static bool lies_alike(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+    uint32_t same = 0;
+    while (same < w->n && same < b->stored.n && w->at[same] == b->stored.at[same]) same++;
+    if (same < w->n) return false;
+    return bytes >= SN_TILE_WORD || !turns_round(b, w) || whole_vector(b, w) * bytes >= SN_BRICK_VECTOR;
+}
+
 static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer, const sn_stmt_rec *r,
                    const sn_schedule_walk *w) {
-    int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    int64_t all = bytes;
     for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
-    uint32_t same = 0, bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-    if (sn_kern_stores(m, k, r->buf) || sn_buf_bytes(m, r->buf) < all / 2 )
+    if (sn_kern_stores(m, k, r->buf) || sn_buf_bytes(m, r->buf) < all / 2)
         return false; /* what is read again is in the cache */
-    if (!is_mostly_there(b, m, outer, r)) return false;
-    while (same < w->n && same < b->stored.n && w->at[same] == b->stored.at[same]) same++;
-    /* Lanes of class element have whole vectors that lie the other way round, and single elements of all others. */
-    bool lies = bytes >= SN_TILE_WORD || !turns_round(b, w) || whole_vector(b, w) * bytes >= SN_BRICK_VECTOR;
-    if (same == w->n && lies) return false; /* it has nothing else to find in order: parts of lines are as near for the stores */
+    if (!is_mostly_there(b, m, outer, r) || lies_alike(b, w, bytes)) return false;
     return in_common(b, w, &b->stored) * bytes < SN_BRICK_RUN;
 }
 
