@@ -18,7 +18,6 @@ typedef struct rows {
     uint32_t stores;    /* bytes that nests of a row store at an element */
     uint32_t kept;      /* bytes of an element that nests of a row have to read again ... */
     uint32_t widest;    /* ... and of the largest of these */
-    uint32_t beside;    /* bytes of an element that all rows read alike */
     uint32_t states;    /* bytes that a reduction carries, at most */
     uint32_t exchanges; /* reductions */
     uint32_t again;     /* nests that may read again what does not stay of a row; 0: none */
@@ -76,21 +75,6 @@ uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedul
     return kept;
 }
 
-/* Loads along the nest that no outer loop moves. */
-static void count_beside(rows *ro, const sn_module *m, const sn_schedule_nest *nest) {
-    sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-    for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        bool moves = false, along = false;
-        if (r->op != SN_LOP_LOAD || sn_buf_is_local(sn_buf_get(m, r->buf))) continue;
-        for (uint32_t k = 0; k < ro->sh->outer.n; k++)
-            moves |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, ro->sh->outer.at[k]));
-        for (uint32_t k = 0; k < nest->chain.n; k++)
-            along |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, nest->chain.at[k]));
-        if (along && !moves && ro->sh->rows > 1) ro->beside += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-    }
-}
-
 static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
     rows ro = {.sh = sh};
     for (uint32_t i = 0; i < sh->n_nests; i++) {
@@ -107,7 +91,6 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         if (r->op == SN_LOP_REDUCE && carried(m, r) > ro.states) ro.states = carried(m, r);
         ro.exchanges += r->op == SN_LOP_REDUCE;
         count_stores(&ro, m, nest->top);
-        count_beside(&ro, m, nest);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
     ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
@@ -233,7 +216,8 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
 }
 
 static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
-    return (sn_team_rows){ro->sh->rows, row_reach(ro, sc), ro->kept, ro->beside, ro->states, ro->exchanges, ro->again};
+    bool tests = ro->sh->rows > 1 && ro->sh->max_count % sc->vector;
+    return (sn_team_rows){ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges, tests, ro->again};
 }
 
 sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
