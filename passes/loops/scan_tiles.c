@@ -12,7 +12,7 @@
  * A tile is copied as it lies in memory, in the widest pieces, whatever the scan's steps are apart; no register holds it,
  * so that a multiprocessor has as many bytes under way as its shared memory has room for. A thread has a piece of a
  * column: a run of steps. Lanes have neighbouring columns and, where these are less than a warp, pieces of an odd number
- * of steps, which lie in different banks.
+ * of steps, which lie in different banks, or, of whole rows, neighbouring rows, where less of them meet in a bank so.
  *
  * Tiles are of three kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
  * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin anywhere); and several whole rows, which wait for
@@ -130,8 +130,9 @@ static uint32_t lanes_in_a_bank(const sn_tiles *t) {
     int64_t words[SN_WARP];
     uint32_t most = 1;
     for (int64_t l = 0; l < lanes; l++) {
-        int64_t rest = l / t->width,
-                e = rest / t->pieces * t->pitch + rest % t->pieces * t->steps * t->width + l % t->width;
+        int64_t rest = l / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
+                piece = t->across ? rest / t->batch : rest % t->pieces,
+                e = row * t->pitch + piece * t->steps * t->width + l % t->width;
         uint32_t n = 1;
         words[l] = e * t->least / wide;
         bool known = false;
@@ -190,6 +191,10 @@ static void choose_longer(sn_tiles *t, int64_t all, int64_t tile) {
     t->steps = sn_ceil_div(t->length, t->pieces);
     if (t->inner < SN_WARP && t->pieces > 1) t->steps += t->least < SN_BANK ? (6 - t->steps % 4) % 4 : 1 - t->steps % 2;
     t->pieces = sn_ceil_div(t->length, t->steps);
+    sn_tiles across = *t;
+    across.across = true;
+    t->across = false;
+    if (t->pieces > 1) t->across = lanes_in_a_bank(&across) < lanes_in_a_bank(t);
 }
 
 /* The same of halves, of which a thread has little to do in a short tile: a longer one, if that begins with a vector, and as few lanes meet in

@@ -20,7 +20,8 @@ typedef struct sn_tiles {
     int64_t outer, length, inner; /* so many rows of steps of neighbours */
     uint32_t bytes, least;        /* of all that is staged for an element; of the smallest one */
     bool skewed;                  /* lines begin anywhere: each is copied with the rest of its first and last vector */
-    bool moved; /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
+    bool moved;  /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
+    bool across; /* lanes have neighbouring rows, not neighbouring pieces of one */
     bool reverse, whole, flat;         /* steps go down in memory; rows are not cut; a tile is one piece of memory */
     int64_t batch, rows, width, side;  /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
     int64_t pieces, steps;             /* of a column; of a piece */
@@ -122,9 +123,19 @@ static inline bool sn_tile_is_alone(const sn_tiles *t) {
 /* The column of thread x, the number of its piece of it, and, in a turn, of its row. */
 static inline sn_ix sn_tile_column(const sn_tiles *t, sn_ix x) { return sn_ix_modc(t->m, x, t->width); }
 static inline sn_ix sn_tile_piece(const sn_tiles *t, sn_ix x) {
+    if (t->across) return sn_ix_divc(t->m, x, t->width * t->batch);
     return sn_ix_modc(t->m, sn_ix_divc(t->m, x, t->width), t->pieces);
 }
-static inline sn_ix sn_tile_batch(const sn_tiles *t, sn_ix x) { return sn_ix_divc(t->m, x, t->width * t->pieces); }
+static inline sn_ix sn_tile_batch(const sn_tiles *t, sn_ix x) {
+    if (t->across) return sn_ix_modc(t->m, sn_ix_divc(t->m, x, t->width), t->batch);
+    return sn_ix_divc(t->m, x, t->width * t->pieces);
+}
+/* Where what its piece comes to is among those of all: pieces of a row stand together. */
+static inline sn_ix sn_tile_own(const sn_tiles *t, sn_ix x) {
+    if (!t->across) return x;
+    sn_ix piece = sn_tile_plus(t, sn_tile_times(t, sn_tile_batch(t, x), t->pieces), sn_tile_piece(t, x));
+    return sn_tile_plus(t, sn_tile_times(t, piece, t->width), sn_tile_column(t, x));
+}
 
 /* ---- scan_tiles_copy.c ---- */
 

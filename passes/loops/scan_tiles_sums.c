@@ -157,7 +157,8 @@ static void sum_pieces(sn_tiles *t) {
         t->own[i] =
             alone ? sn_tile_reg(t, "o", i, dtypes[i])
                   : sn_tile_buffer(t, "o", i, dtypes[i], SN_BUF_SHARED, t->active + pieces_together(t) * t->width);
-        sn_put_store(m, in, t->own[i], sn_tile_is_alone(t) ? t->thread : x, sn_result(sn_stmt_get(m, reduce), i));
+        sn_put_store(m, in, t->own[i], sn_tile_is_alone(t) ? t->thread : sn_tile_own(t, x),
+                     sn_result(sn_stmt_get(m, reduce), i));
     }
 }
 
