@@ -233,7 +233,7 @@ static int64_t cut_odd_rows(cut *c) {
     sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->chain.at[last]), &least);
     if (!last || !least) return 1;
     uint32_t wide = sn_widest_alone(c->cx, least), even = sn_least(wide, sn_pow2_divisor(n));
-    bool large = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), least) >= SN_SPLIT_ODD_BYTES;
+    bool large = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), least) >= SN_SPLIT_ODD_ROWS;
     bool short_row = even * least >= SN_WIDE_ENOUGH || n < sn_odd_row(wide, least);
     if (even == wide || (short_row && !(large && is_run(c)))) return 1;
     c->at = last, c->pieces = 1, c->length = n;

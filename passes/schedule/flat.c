@@ -359,6 +359,8 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
     if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most);
     bool odd = f->run % cx->target->vector_bytes != 0;
+    if (!odd && f->vector == 1 && !is_alone(sh, f) && f->run % SN_LINE == 0)
+        return false; /* eight threads have 16 bytes each */
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
 

@@ -100,6 +100,31 @@ static double in_flight(const sn_target *t, const sn_schedule_shape *sh, const c
     return threads * steps_together(t, sh, co, sc) * sc->vector * co->bytes;
 }
 
+/* How long the multiprocessor with the most blocks takes, in blocks at the speed of memory: of those that it has at a time, the last ones may
+ * have too little in flight. */
+static double turns_of(const sn_target *t, const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
+    int64_t blocks = sn_ceil_div(blocks_of(sh, sc), t->units), threads = (int64_t)sc->block_x * sc->block_y;
+    int64_t loads = (int64_t)steps_together(t, sh, co, sc) * sc->vector * co->bytes;
+    int64_t regs = SN_OTHER_REGS + loads / SN_WORD + (int64_t)co->states * sc->vector,
+            together = SN_FILE_REGS / (regs * threads);
+    if (together > t->unit_threads / threads) together = t->unit_threads / threads;
+    if (together < 1) together = 1;
+    int64_t rest = blocks % together;
+    double each = (double)(threads * loads) / t->flight_bytes;
+    double whole = (double)together * each, last = (double)rest * each;
+    return (double)(blocks - rest) / (whole < 1 ? whole : 1) + (rest ? (double)rest / (last < 1 ? last : 1) : 0);
+}
+
+/* Blocks of half as many threads are twice as many at a time, where the last ones of larger ones would be few. */
+static void even_turns(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    sn_sched half = *sc;
+    half.block_y /= 2;
+    bool wide =
+        co->bytes >= 2 && sc->vector * co->bytes >= SN_WIDE_ENOUGH; /* bytes are few registers, narrow loads many */
+    if (!t->is_gpu || sh->n_nests != 1 || !wide || half.block_y < 2) return;
+    if (turns_of(t, sh, co, &half) * SN_COLUMN_EVEN <= turns_of(t, sh, co, sc) * 100) *sc = half;
+}
+
 /* Threads that share the rows of a column: few where vectors are wide, more where blocks are too few for what should
  * be in flight. Narrow loads have to be many a thread instead. */
 static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
@@ -153,7 +178,9 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (free && t->is_gpu) share(t, sh, sc);
     if (open && t->is_gpu) spread(t, sh, co, sc);
     if (open && t->is_gpu) join_columns(t, sh, co, sc);
+    bool even = !sc->block_y && !sc->unroll;
     if (!sc->block_y) choose_rows(t, sh, co, sc);
+    if (even) even_turns(t, sh, co, sc);
     if (!sc->unroll) sc->unroll = steps_together(t, sh, co, sc);
 }
 
