@@ -7,8 +7,8 @@
  * Legality: every rewrite gives the same bits on finite numbers, infinities, nan and signed zeros (two exceptions that
  * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns
  * -0.0 into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by
- * powers of two. Folding is in fold.c and empty.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees
- * operands that are simplified already and looks at most two nodes deep.
+ * powers of two. Folding is in fold.c and empty.c, what is picked in picked.c,
+ * the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands that are simplified already and looks at most two nodes deep.
  */
 #include "passes/graph/rewrite.h"
 
@@ -239,8 +239,10 @@ static sn_nd simplify_expand(sn_pass_ctx *cx, sn_nd x) {
 /* A slice that keeps the size of its axis takes all of it. */
 static sn_nd simplify_slice(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x);
-    return sn_same_shape(&node->type, &operand(cx->m, node, 0)->type) ? node->in[0] : x;
+    return sn_same_shape(&node->type, &operand(cx->m, node, 0)->type) ? node->in[0] : sn_slice_of_concat(cx, x);
 }
+
+static sn_nd simplify_select(sn_pass_ctx *cx, sn_nd x) { return sn_select_as_slice(cx, x, simplify); }
 
 /* Windows of one element, at every position. */
 static sn_nd simplify_unfold(sn_pass_ctx *cx, sn_nd x) {
@@ -293,7 +295,7 @@ static const sn_node_rule rule_of_op[SN_N_OPS] = {
     [SN_OP_RESHAPE] = simplify_reshape, [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
     [SN_OP_PERMUTE] = simplify_permute, [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
     [SN_OP_FLIP] = simplify_flip,       [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
-    [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,
+    [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,       [SN_OP_INDEX_SELECT] = simplify_select,
 };
 
 static const sn_node_rule rule_of_class[] = {
