@@ -205,10 +205,40 @@ static sn_nd simplify_reduction(sn_pass_ctx *cx, sn_nd x) {
 
 static bool keeps_order(sn_op op) { return op == SN_OP_RESHAPE || op == SN_OP_SQUEEZE || op == SN_OP_UNSQUEEZE; }
 
+/* Axes that are joined in front of an expand and taken apart behind it, as exporters repeat heads, stay apart:
+ *
+ *     %0 = reshape %x shape=[4, 1, 256*64] ;  %1 = expand %0 shape=[4, 4, 256*64] ;  %y = reshape %1 shape=[2, 8, 256, 64]
+ *  -> %0 = reshape %x shape=[4, 1, 256, 64] ; %1 = expand %0 shape=[4, 4, 256, 64] ; %y = reshape %1 shape=[2, 8, 256, 64] */
+static sn_nd simplify_repeated(sn_pass_ctx *cx, sn_nd x) {
+    sn_module *m = cx->m;
+    const sn_node_rec *node = sn_node_get(m, x), *expand = operand(m, node, 0), *join = operand(m, expand, 0);
+    const sn_type *t = sn_type_of(m, join->in[0]), *wide = &expand->type, *low = &join->type;
+    sn_ix shape[SN_MAX_RANK], last, joined = sn_ix_const(m, 1);
+    uint32_t n = 0;
+    if (!low->rank || !wide->rank) return x;
+    last = low->shape[low->rank - 1];
+    if (!sn_ix_eq(last, wide->shape[wide->rank - 1])) return x;
+    for (; n < t->rank && n < node->type.rank && !(n && sn_ix_eq(joined, last)); n++) {
+        sn_ix size = t->shape[t->rank - 1 - n];
+        if (!sn_ix_eq(size, node->type.shape[node->type.rank - 1 - n])) return x;
+        joined = sn_ix_mul(m, joined, size);
+    }
+    if (n < 2 || !sn_ix_eq(joined, last) || wide->rank - 1 + n > SN_MAX_RANK) return x;
+    memcpy(shape, low->shape, (low->rank - 1) * sizeof *shape);
+    memcpy(shape + low->rank - 1, t->shape + t->rank - n, n * sizeof *shape);
+    sn_nd y = sn_graph_reshape(m, join->in[0], shape, low->rank - 1 + n);
+    if (!y.i || !(y = simplify(cx, y)).i) return y;
+    memcpy(shape, wide->shape, (wide->rank - 1) * sizeof *shape);
+    memcpy(shape + wide->rank - 1, t->shape + t->rank - n, n * sizeof *shape);
+    return sn_graph_reshape(m, sn_graph_expand(m, y, shape, wide->rank - 1 + n), node->type.shape, node->type.rank);
+}
+
 /* Two in a row are one reshape, or nothing. Pairs of squeezes or unsqueezes stay: a reshape would say less. */
 static sn_nd simplify_reshape(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x), *in = operand(cx->m, node, 0);
     if (sn_same_shape(&node->type, &in->type)) return node->in[0];
+    if (node->op == SN_OP_RESHAPE && in->op == SN_OP_EXPAND && keeps_order(operand(cx->m, in, 0)->op))
+        return simplify_repeated(cx, x);
     if (!keeps_order(in->op)) return x;
     if (sn_same_shape(&node->type, sn_type_of(cx->m, in->in[0]))) return in->in[0];
     if (node->op != SN_OP_RESHAPE && in->op != SN_OP_RESHAPE) return x;
