@@ -50,7 +50,8 @@ const uint32_t *sn_onnx_order(sn_arena *arena, const sn_pb_node *nodes, uint32_t
     sn_names_init(&s.makers, arena);
     for (uint32_t k = n; k-- > 0;) /* of two results of one name the first one counts */
         for (uint32_t i = 0; i < nodes[k].outputs.n; i++)
-            if (nodes[k].outputs.at[i] && nodes[k].outputs.at[i][0]) sn_names_put(&s.makers, nodes[k].outputs.at[i], k + 1);
+            if (nodes[k].outputs.at[i] && nodes[k].outputs.at[i][0])
+                sn_names_put(&s.makers, nodes[k].outputs.at[i], k + 1);
     for (uint32_t k = 0; k < n; k++) {
         if (s.state[k] == NEW) begin(&s, nodes, k);
         while (s.path.n) {

@@ -272,9 +272,9 @@ static void count_bytes(sn_lower *lw, sn_nd x) {
 
 /* More than twenty instructions (passes/schedule/costs.def). */
 static bool is_slow(sn_op op) {
-    static const sn_op slow[] = {SN_OP_SIN,  SN_OP_COS,   SN_OP_TAN,   SN_OP_ASIN,  SN_OP_ACOS, SN_OP_ATAN,
-                                 SN_OP_SINH, SN_OP_ASINH, SN_OP_ACOSH, SN_OP_ATANH, SN_OP_LOG,  SN_OP_LOG2,
-                                 SN_OP_POW,  SN_OP_LOG1P, SN_OP_EXPM1};
+    static const sn_op slow[] = {SN_OP_SIN,  SN_OP_COS,  SN_OP_TAN,   SN_OP_ASIN,  SN_OP_ACOS,
+                                 SN_OP_ATAN, SN_OP_SINH, SN_OP_ASINH, SN_OP_ACOSH, SN_OP_ATANH,
+                                 SN_OP_LOG,  SN_OP_LOG2, SN_OP_POW,   SN_OP_LOG1P, SN_OP_EXPM1};
     for (uint32_t k = 0; k < SN_COUNT(slow); k++)
         if (slow[k] == op) return true;
     return false;
