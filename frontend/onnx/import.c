@@ -17,7 +17,7 @@
 #include "ir/graph/weights.h"
 
 enum {
-    MAX_NESTING = 64,       /* functions and bodies in each other */
+    MAX_NESTING = SN_ONNX_NESTING,
     MAX_STEPS = 1 << 19,    /* a chain of functions that each call the next one twice is exponential */
     STEP_BYTES = 32,        /* of texts that are copied: a step */
     MAX_PROBLEMS = 1 << 14, /* more are not told */
@@ -696,7 +696,8 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     import_initializers(im, &scope, g);
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
     SN_TRY(check_options(im));
-    for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[k]);
+    const uint32_t *order = sn_onnx_order(im->arena, g->nodes.at, g->nodes.n);
+    for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[order[k]]);
     if (too_many_steps(im))
         return sn_fail(im->env, SN_ERROR_UNSUPPORTED,
                        "more than %d nodes, operands and attributes, where functions and iterations are written out",

@@ -193,6 +193,13 @@ sn_status sn_onnx_texts(sn_onnx_value *out, sn_env *env, sn_arena *arena, const 
 /* Result 0 is operand 0 as elements of an ONNX type, where one of both is text. */
 sn_status sn_onnx_cast_text(sn_onnx_call *c, int64_t to);
 
+/* ---- nodes in order (order.c) ---- */
+
+enum { SN_ONNX_NESTING = 64 /* functions and bodies in each other */ };
+
+/* Numbers of n nodes of the model, each behind those whose results it takes, as far as there is such an order. */
+const uint32_t *sn_onnx_order(sn_arena *arena, const sn_pb_node *nodes, uint32_t n);
+
 /* ---- graphs inside of nodes (If, Loop, Scan) ---- */
 
 /* Import the nodes of a body. It sees the names around the call. out: one value for each output of the body. */

@@ -8,11 +8,13 @@
  *
  * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns
  * of v are neighbours in memory. A statistic of a row (maximum, sum) may have any shape of the same elements before
- * it is broadcast again. Everything is found from operands; names and layouts do not count. What is not there:
+ * it is broadcast again. q and k may have been multiplied by numbers, as exporters write the scale of the scores, each by
+ * its root: such factors are found where the scores are, behind the first product. Everything is found from operands; names and layouts do not count. What is not there:
  * dropout of the weights, scores that somebody else reads.
  */
 #include "passes/base/attention.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct finder {
@@ -157,6 +159,47 @@ static bool made_of_first(finder *f, sn_nd x) {
     return true;
 }
 
+/* ---- factors of q and k ---- */
+
+/* Is x all of one operand, times a number or divided by one? */
+static bool is_scaled(const sn_module *m, sn_nd x, uint32_t *of, double *factor) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op != SN_OP_MUL && n->op != SN_OP_DIV) return false;
+    for (uint32_t k = 0; k < (n->op == SN_OP_MUL ? 2 : 1); k++) {
+        const sn_node_rec *z = sn_node_get(m, n->in[k]), *by = sn_node_get(m, n->in[1 - k]);
+        if (by->op != SN_OP_FULL || z->type.rank != n->type.rank) continue;
+        if (memcmp(z->type.shape, n->type.shape, n->type.rank * sizeof *n->type.shape)) continue;
+        double value = sn_node_float(m, n->in[1 - k], SN_ATTR_VALUE, 0);
+        *of = k, *factor = n->op == SN_OP_MUL ? value : 1 / value;
+        return isfinite(*factor) && *factor != 0;
+    }
+    return false;
+}
+
+sn_nd sn_attention_unscaled(sn_module *m, sn_nd x, double *scale) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    uint32_t of;
+    double factor;
+    if (is_scaled(m, x, &of, &factor)) {
+        *scale *= factor;
+        return sn_attention_unscaled(m, n->in[of], scale);
+    }
+    if (sn_ops[n->op].cls != SN_OPS_VIEW) return x;
+    sn_nd in = sn_attention_unscaled(m, n->in[0], scale);
+    return sn_nd_eq(in, n->in[0]) ? x : sn_graph_node(m, n->op, &in, 1, n->attrs, n->n_attrs);
+}
+
+static void find_scaled(finder *f, sn_nd x) {
+    uint32_t of;
+    double factor;
+    for (;; x = node(f, x)->in[of]) {
+        bool view = sn_ops[node(f, x)->op].cls == SN_OPS_VIEW;
+        if (view) of = 0;
+        else if (!is_scaled(f->m, x, &of, &factor)) return;
+        if (!view) SN_PUSH(f->scratch, &f->at->scaled, x);
+    }
+}
+
 /* Elements; 0: a size is no number. */
 static int64_t count(const finder *f, sn_nd x) {
     const sn_type *t = &node(f, x)->type;
@@ -174,7 +217,15 @@ static int64_t size_at(const finder *f, const sn_type *t, uint32_t from_end) {
 /* Elements of x that are not others again, as views repeat them. */
 static int64_t distinct(const finder *f, sn_nd x) {
     int64_t all = count(f, x), times = 1;
-    for (const sn_node_rec *n = node(f, x); sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; n = node(f, x)) {
+    uint32_t of;
+    double factor;
+    for (const sn_node_rec *n = node(f, x);; n = node(f, x)) {
+        bool scaled = is_scaled(f->m, x, &of, &factor);
+        if (!scaled && sn_ops[n->op].cls != SN_OPS_VIEW && n->op != SN_OP_CAST) break;
+        if (scaled) {
+            x = n->in[of];
+            continue;
+        }
         int64_t above = count(f, x), below = count(f, n->in[0]);
         if (n->op == SN_OP_EXPAND && below && sn_mul_overflow(times, above / below, &times)) return 0;
         x = n->in[0];
@@ -244,12 +295,14 @@ static uint32_t axis_below(const finder *f, sn_nd x, uint32_t axis) {
 /* Are elements along the axis, counted from the end, neighbours in what stands in memory? That is what views and
  * exact casts are made of, in the order of its own axes. */
 static bool lies_along(const finder *f, sn_nd x, uint32_t from_end) {
-    uint32_t axis = node(f, x)->type.rank - from_end;
+    uint32_t axis = node(f, x)->type.rank - from_end, of = 0;
+    double factor;
     for (const sn_node_rec *n = node(f, x); axis != UINT32_MAX; n = node(f, x)) {
         bool exact = n->op == SN_OP_CAST && sn_dtype_widens(node(f, n->in[0])->type.dtype, n->type.dtype);
-        if (sn_ops[n->op].cls != SN_OPS_VIEW && !exact) break;
-        axis = axis_below(f, x, axis);
-        x = n->in[0];
+        bool scaled = is_scaled(f->m, x, &of, &factor);
+        if (sn_ops[n->op].cls != SN_OPS_VIEW && !exact && !scaled) break;
+        if (!scaled) axis = axis_below(f, x, axis);
+        x = n->in[scaled ? of : 0];
     }
     const sn_node_rec *n = node(f, x);
     if (axis == UINT32_MAX || n->op != SN_OP_INPUT) return axis == n->type.rank - 1;
@@ -292,6 +345,7 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
     f.mark = SN_NEWN(scratch, uint8_t, m->graph.nodes.count);
     *why_not = "the scores are of no product";
     bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f) && lie_along(&f) && is_alone(&f);
+    for (uint32_t k = 0; k < 2 && found; k++) find_scaled(&f, node(&f, out->first)->in[k]);
     if (f.why) *why_not = f.why;
     return found;
 }

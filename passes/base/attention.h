@@ -25,12 +25,17 @@ typedef struct sn_attention {
     sn_nd scores;       /* what the softmax is of: made of `first` element by element */
     sn_nd quotient;     /* numerators over their sum: the weights, but for casts and views */
     sn_nd_list members; /* all between the operands and `product`: nobody else reads them */
+    sn_nd_list scaled;  /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
     sn_attention_sizes sizes;
 } sn_attention;
 
 /* Is x the second product of an attention? *why_not is set where it is a product and the answer is no. Sizes have to
  * be numbers. Linear in the nodes of the attention and those that read them. */
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
+
+/* Operand x of a first product without the numbers that its elements are multiplied by or divided by, which go into
+ * *scale; below views, too. x itself where there are none. */
+sn_nd sn_attention_unscaled(sn_module *m, sn_nd x, double *scale);
 
 /* Do few query rows meet the same keys, so that threads do them as fast as keys and v come from memory (class attend,
  * passes/schedule/attend_rows.c)? Asks for shared, depth, width and dtype. */

@@ -7,7 +7,8 @@
  * The mark changes nothing that the graph means: `to-loops` computes the numerators of such a softmax where the
  * second product adds them up, and the scores where it asks for them, so that neither is in memory. The result is as
  * exact, but rounded elsewhere: the weights stay in the dtype of sums, whatever casts stand in between. Operands that
- * lie in memory as no schedule takes them are copied in front of it, where that pays. Legality:
+ * lie in memory as no schedule takes them are copied in front of it, where that pays. Numbers that q and k are multiplied
+ * by become one factor of the scores, which are in no memory and not rounded: so q and k are read where they are. Legality:
  * passes/base/attention.c. Cost: the nodes of each product's left operand, one look at the graph for each attention,
  * and what attention_try.c says, which asks whether a schedule binds what would be marked.
  */
@@ -33,6 +34,14 @@ static sn_nd copied(sn_module *m, sn_nd x, bool by_columns) {
     return turned(m, sn_graph_unary(m, SN_OP_COPY, turned(m, x)));
 }
 
+/* x times a number in the dtype of sums: the nest rounds neither. */
+static sn_nd scaled(sn_module *m, sn_nd x, double scale) {
+    if (scale == 1 || !x.i) return x;
+    sn_dtype t = sn_node_get(m, x)->type.dtype, wide = sn_compute_dtype(t);
+    sn_nd y = sn_graph_cast(m, x, wide), by = sn_graph_full(m, wide, scale, NULL, 0);
+    return sn_graph_cast(m, sn_graph_binary(m, SN_OP_MUL, y, by), t);
+}
+
 sn_nd sn_marks_put(sn_pass_ctx *cx, sn_nd x) {
     sn_marks *all = cx->notes;
     sn_module *m = cx->m;
@@ -43,12 +52,14 @@ sn_nd sn_marks_put(sn_pass_ctx *cx, sn_nd x) {
     if (!of || sn_node_int(m, x, SN_ATTR_ONLINE, 0)) return x;
     sn_attr attrs[SN_N_ATTRS];
     sn_nd in[2] = {n->in[0], n->in[1]};
+    double scale = 1;
     uint32_t n_attrs = n->n_attrs;
     memcpy(attrs, n->attrs, n_attrs * sizeof *attrs);
     attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_ONLINE, .i = 1};
+    for (uint32_t k = 0; k < 2 && of & SN_MARK_SCALE_BEHIND; k++) in[k] = sn_attention_unscaled(m, in[k], &scale);
     if (of & SN_MARK_COPY_LEFT) in[0] = copied(m, in[0], false);
     if (of & (SN_MARK_COPY_RIGHT | SN_MARK_COPY_TURNED)) in[1] = copied(m, in[1], of & SN_MARK_COPY_TURNED);
-    return sn_graph_node(m, SN_OP_MATMUL, in, 2, attrs, n_attrs);
+    return scaled(m, sn_graph_node(m, SN_OP_MATMUL, in, 2, attrs, n_attrs), scale);
 }
 
 static const char *words(const sn_attention_answer *a) {

@@ -7,8 +7,15 @@
 #include "passes/base/attention.h"
 
 /* What is said of a product: it is one of an attention; operands are copied in front of it, so that they lie row-major
- * in memory of their own: q or the weights, v, or k, whose rows are the columns of the operand. */
-enum { SN_MARK_ONLINE = 1, SN_MARK_COPY_LEFT = 2, SN_MARK_COPY_RIGHT = 4, SN_MARK_COPY_TURNED = 8 };
+ * in memory of their own: q or the weights, v, or k, whose rows are the columns of the operand; numbers that q and k are multiplied by
+ * go behind it. */
+enum {
+    SN_MARK_ONLINE = 1,
+    SN_MARK_COPY_LEFT = 2,
+    SN_MARK_COPY_RIGHT = 4,
+    SN_MARK_COPY_TURNED = 8,
+    SN_MARK_SCALE_BEHIND = 16
+};
 
 /* Of the products of a graph, in the order of their ids: sn_marks_put walks them twice. */
 typedef struct sn_marks {
@@ -23,7 +30,7 @@ sn_nd sn_marks_put(sn_pass_ctx *cx, sn_nd x);
 enum { SN_COPY_Q = 1, SN_COPY_K = 2, SN_COPY_V = 4, SN_COPY_ALL = 7 };
 
 static inline uint8_t sn_mark_of_first(uint32_t copies) {
-    return (uint8_t)(SN_MARK_ONLINE | (copies & SN_COPY_Q ? SN_MARK_COPY_LEFT : 0) |
+    return (uint8_t)(SN_MARK_ONLINE | SN_MARK_SCALE_BEHIND | (copies & SN_COPY_Q ? SN_MARK_COPY_LEFT : 0) |
                      (copies & SN_COPY_K ? SN_MARK_COPY_TURNED : 0));
 }
 

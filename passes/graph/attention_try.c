@@ -38,6 +38,7 @@ static void find_members(attempt *t) {
     const sn_attention *at = t->at;
     for (uint32_t k = 0; k < at->members.n; k++) t->member[at->members.at[k].i] = 1;
     t->member[at->product.i] = 1;
+    for (uint32_t k = 0; k < at->scaled.n; k++) t->member[at->scaled.at[k].i] = 1;
     for (uint32_t k = 0; k < at->members.n; k++) {
         const sn_node_rec *n = sn_node_get(t->cx->m, at->members.at[k]);
         for (uint32_t i = 0; i < n->n_in && n->op != SN_OP_MATMUL; i++) add_members(t, n->in[i]);

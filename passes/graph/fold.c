@@ -130,12 +130,24 @@ static sn_nd fold_constant(sn_pass_ctx *cx, sn_nd x) {
     return make_full(cx->m, t, first, x);
 }
 
+/* Elements of a list: sizes that a graph computes with. */
+static sn_nd fold_slice(sn_pass_ctx *cx, sn_nd x) {
+    sn_module *m = cx->m;
+    const sn_node_rec *node = sn_node_get(m, x);
+    int64_t n, start = sn_node_int(m, x, SN_ATTR_START, 0), step = sn_node_int(m, x, SN_ATTR_STEP, 1);
+    if (node->type.rank != 1 || !sn_type_static(m, &node->type, &n) || n > FOLD_MAX) return x;
+    sn_scalar *v = SN_NEWN(cx->scratch, sn_scalar, n);
+    for (int64_t i = 0; i < n; i++) v[i] = element(m, node->in[0], start + i * step);
+    return make_constant(cx, &node->type, v, n);
+}
+
 static sn_nd fold_view(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *node = sn_node_get(m, x);
     sn_nd in = node->in[0];
     const sn_node_rec *operand = sn_node_get(m, in);
     if (operand->op == SN_OP_FULL) return make_full(m, &node->type, element(m, in, 0), x);
+    if (operand->op == SN_OP_CONSTANT && node->op == SN_OP_SLICE) return fold_slice(cx, x);
     bool same_order = node->op == SN_OP_RESHAPE || node->op == SN_OP_SQUEEZE || node->op == SN_OP_UNSQUEEZE;
     if (operand->op != SN_OP_CONSTANT || !same_order) return x;
     sn_attr attrs[] = {

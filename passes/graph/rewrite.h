@@ -32,6 +32,10 @@ static inline const sn_type *sn_type_of(const sn_module *m, sn_nd x) {
 sn_nd sn_fold_literals(sn_pass_ctx *cx, sn_nd x);
 /* passes/graph/empty.c: the literal value of a node that has no elements or reads none, or x. */
 sn_nd sn_fold_empty(sn_pass_ctx *cx, sn_nd x);
+/* passes/graph/picked.c: an index_select of known positions as a slice, which the rule `simplify` then sees; a slice of a concat as
+ * one of its operand; or x. */
+sn_nd sn_select_as_slice(sn_pass_ctx *cx, sn_nd x, sn_node_rule simplify);
+sn_nd sn_slice_of_concat(sn_pass_ctx *cx, sn_nd x);
 /* Is every element of x (a full) this one value? */
 bool sn_is_uniform(const sn_module *m, sn_nd x, double *value);
 

@@ -7,8 +7,8 @@
  * Legality: every rewrite gives the same bits on finite numbers, infinities, nan and signed zeros (two exceptions that
  * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns
  * -0.0 into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by
- * powers of two. Folding is in fold.c and empty.c, the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees
- * operands that are simplified already and looks at most two nodes deep.
+ * powers of two. Folding is in fold.c and empty.c, what is picked in picked.c,
+ * the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands that are simplified already and looks at most two nodes deep.
  */
 #include "passes/graph/rewrite.h"
 
@@ -205,10 +205,40 @@ static sn_nd simplify_reduction(sn_pass_ctx *cx, sn_nd x) {
 
 static bool keeps_order(sn_op op) { return op == SN_OP_RESHAPE || op == SN_OP_SQUEEZE || op == SN_OP_UNSQUEEZE; }
 
+/* Axes that are joined in front of an expand and taken apart behind it, as exporters repeat heads, stay apart:
+ *
+ *     %0 = reshape %x shape=[4, 1, 256*64] ;  %1 = expand %0 shape=[4, 4, 256*64] ;  %y = reshape %1 shape=[2, 8, 256, 64]
+ *  -> %0 = reshape %x shape=[4, 1, 256, 64] ; %1 = expand %0 shape=[4, 4, 256, 64] ; %y = reshape %1 shape=[2, 8, 256, 64] */
+static sn_nd simplify_repeated(sn_pass_ctx *cx, sn_nd x) {
+    sn_module *m = cx->m;
+    const sn_node_rec *node = sn_node_get(m, x), *expand = operand(m, node, 0), *join = operand(m, expand, 0);
+    const sn_type *t = sn_type_of(m, join->in[0]), *wide = &expand->type, *low = &join->type;
+    sn_ix shape[SN_MAX_RANK], last, joined = sn_ix_const(m, 1);
+    uint32_t n = 0;
+    if (!low->rank || !wide->rank) return x;
+    last = low->shape[low->rank - 1];
+    if (!sn_ix_eq(last, wide->shape[wide->rank - 1])) return x;
+    for (; n < t->rank && n < node->type.rank && !(n && sn_ix_eq(joined, last)); n++) {
+        sn_ix size = t->shape[t->rank - 1 - n];
+        if (!sn_ix_eq(size, node->type.shape[node->type.rank - 1 - n])) return x;
+        joined = sn_ix_mul(m, joined, size);
+    }
+    if (n < 2 || !sn_ix_eq(joined, last) || wide->rank - 1 + n > SN_MAX_RANK) return x;
+    memcpy(shape, low->shape, (low->rank - 1) * sizeof *shape);
+    memcpy(shape + low->rank - 1, t->shape + t->rank - n, n * sizeof *shape);
+    sn_nd y = sn_graph_reshape(m, join->in[0], shape, low->rank - 1 + n);
+    if (!y.i || !(y = simplify(cx, y)).i) return y;
+    memcpy(shape, wide->shape, (wide->rank - 1) * sizeof *shape);
+    memcpy(shape + wide->rank - 1, t->shape + t->rank - n, n * sizeof *shape);
+    return sn_graph_reshape(m, sn_graph_expand(m, y, shape, wide->rank - 1 + n), node->type.shape, node->type.rank);
+}
+
 /* Two in a row are one reshape, or nothing. Pairs of squeezes or unsqueezes stay: a reshape would say less. */
 static sn_nd simplify_reshape(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x), *in = operand(cx->m, node, 0);
     if (sn_same_shape(&node->type, &in->type)) return node->in[0];
+    if (node->op == SN_OP_RESHAPE && in->op == SN_OP_EXPAND && keeps_order(operand(cx->m, in, 0)->op))
+        return simplify_repeated(cx, x);
     if (!keeps_order(in->op)) return x;
     if (sn_same_shape(&node->type, sn_type_of(cx->m, in->in[0]))) return in->in[0];
     if (node->op != SN_OP_RESHAPE && in->op != SN_OP_RESHAPE) return x;
@@ -239,8 +269,10 @@ static sn_nd simplify_expand(sn_pass_ctx *cx, sn_nd x) {
 /* A slice that keeps the size of its axis takes all of it. */
 static sn_nd simplify_slice(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x);
-    return sn_same_shape(&node->type, &operand(cx->m, node, 0)->type) ? node->in[0] : x;
+    return sn_same_shape(&node->type, &operand(cx->m, node, 0)->type) ? node->in[0] : sn_slice_of_concat(cx, x);
 }
+
+static sn_nd simplify_select(sn_pass_ctx *cx, sn_nd x) { return sn_select_as_slice(cx, x, simplify); }
 
 /* Windows of one element, at every position. */
 static sn_nd simplify_unfold(sn_pass_ctx *cx, sn_nd x) {
@@ -293,7 +325,7 @@ static const sn_node_rule rule_of_op[SN_N_OPS] = {
     [SN_OP_RESHAPE] = simplify_reshape, [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
     [SN_OP_PERMUTE] = simplify_permute, [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
     [SN_OP_FLIP] = simplify_flip,       [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
-    [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,
+    [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,       [SN_OP_INDEX_SELECT] = simplify_select,
 };
 
 static const sn_node_rule rule_of_class[] = {

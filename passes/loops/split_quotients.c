@@ -6,7 +6,8 @@
  *
  * Norms over groups of channels come so, whose weights know the channels: `fuse` finds the loops of k0 in k1 then, and a
  * row stays on the chip between the two. Legality: always; done where each index of the kernel is linear in both axes,
- * so that none becomes harder to read. Where the kernels stay apart, `collapse` puts together what it can. Before
+ * so that none becomes harder to read. Not in an attention, whose keys and values heads share: what wants its rows side by side finds its
+ * heads as one axis in `fuse`, and split-groups makes them two afterwards. Where the kernels stay apart, `collapse` puts together what it can. Before
  * `fuse`. Cost: linear in the statements, a substitution for each axis.
  */
 #include "passes/base/nest.h"
@@ -89,7 +90,8 @@ sn_status sn_pass_split_quotients(sn_pass_ctx *cx, bool *changed) {
         sn_kern k = m->kernels.at[i];
         sn_chain outer;
         q.at = i;
-        if (sn_kern_get(m, k)->scheduled || sn_kern_is_library(sn_kern_get(m, k))) continue;
+        if (sn_kern_get(m, k)->scheduled || sn_kern_is_library(sn_kern_get(m, k)) || sn_kern_is_attention(m, k))
+            continue;
         sn_chain_outer(&outer, m, k);
         for (uint32_t a = 0; a < outer.n && outer.n < SN_MAX_CHAIN; a++) {
             if (!split(&q, outer.at[a])) continue;
