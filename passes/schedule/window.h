@@ -78,7 +78,7 @@ typedef struct sn_window_patch {
     int64_t by_lines[SN_WINDOW_PARTS];   /* lines from one position to the next; 0: they are in one line */
     int64_t piece, line, lines;          /* elements of a piece; pieces of a line */
     int64_t threads, tiles;              /* of the block; of threads */
-    int64_t weights_pitch;               /* elements from one tap to the next, where weights are in shared memory; else 0 */
+    int64_t weights_pitch; /* elements from one tap to the next, where weights are in shared memory; else 0 */
 } sn_window_patch;
 
 /* Places that so many windows have. */
