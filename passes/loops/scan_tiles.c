@@ -12,11 +12,20 @@
  * A tile is copied as it lies in memory, in the widest pieces, whatever the scan's steps are apart; no register holds it,
  * so that a multiprocessor has as many bytes under way as its shared memory has room for. A thread has a piece of a
  * column: a run of steps. Lanes have neighbouring columns and, where these are less than a warp, pieces of an odd number
- * of steps, which lie in different banks.
+ * of steps, which lie in different banks, or, of whole rows, neighbouring rows, where less of them meet in a bank so.
  *
- * Tiles are of three kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
- * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin anywhere); and several whole rows, which wait for
- * nobody. The sums of parts pass from block to block as those of scan_columns.c do.
+ * Tiles are of four kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
+ * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin anywhere); the same one behind the
+ * other, where a block walks its columns from end to end; and several whole rows. The last two wait for nobody. The sums of other parts pass from block to
+ * block as those of scan_columns.c do.
+ *
+ *     loop g in 1990 : grid {                                   256 columns, each of which is a thread's
+ *       loop x in 256 : block.x { store k_c0[x], 0 }
+ *       loop p in 6 : seq pipe(3) {                             16 steps of them; the next ones are under way
+ *         loop x in 256 : block.x bulk { .. load x[..]  store k_s0[..] }
+ *         barrier
+ *         loop x in 256 : block.x { %0 = load k_c0[x]  loop u in 16 : unroll {
+ *           load k_s0[..]  %1 = accum sum .. over u  %2 = add %0, %1  store k_c0[x], %2  store y[..], %2 } } } }
  *
  * Legal where split-scan is, for scans that load and store a place of the same number in each buffer, one behind the other
  * in the order of the outer loops, and scalars. Which sums go together follows from numbers alone. The kernel is scheduled as it is
@@ -130,8 +139,9 @@ static uint32_t lanes_in_a_bank(const sn_tiles *t) {
     int64_t words[SN_WARP];
     uint32_t most = 1;
     for (int64_t l = 0; l < lanes; l++) {
-        int64_t rest = l / t->width,
-                e = rest / t->pieces * t->pitch + rest % t->pieces * t->steps * t->width + l % t->width;
+        int64_t rest = l / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
+                piece = t->across ? rest / t->batch : rest % t->pieces,
+                e = row * t->pitch + piece * t->steps * t->width + l % t->width;
         uint32_t n = 1;
         words[l] = e * t->least / wide;
         bool known = false;
@@ -190,6 +200,10 @@ static void choose_longer(sn_tiles *t, int64_t all, int64_t tile) {
     t->steps = sn_ceil_div(t->length, t->pieces);
     if (t->inner < SN_WARP && t->pieces > 1) t->steps += t->least < SN_BANK ? (6 - t->steps % 4) % 4 : 1 - t->steps % 2;
     t->pieces = sn_ceil_div(t->length, t->steps);
+    sn_tiles across = *t;
+    across.across = true;
+    t->across = false;
+    if (t->pieces > 1) t->across = lanes_in_a_bank(&across) < lanes_in_a_bank(t);
 }
 
 /* The same of halves, of which a thread has little to do in a short tile: a longer one, if that begins with a vector, and as few lanes meet in
@@ -303,6 +317,33 @@ static bool choose_part(sn_tiles *t) {
     return t->parts > 1 && words <= SN_CUT_COLUMN_WORDS && t->parts <= t->group * t->group * t->group;
 }
 
+/* Halves and words of many columns, of steps that begin anywhere, each of which would be a thread's own: a block walks them from end to end, part by
+ * part, with the next parts under way. So memory is asked for whole vectors, and nobody waits for others. */
+static bool choose_walk(sn_tiles *t) {
+    int64_t units = t->c->cx->target->units, sector = SN_SECTOR / t->least;
+    if (!is_odd(t)) return false;
+    t->flat = false;
+    t->batch = t->pieces = 1;
+    t->side = sn_ceil_div(t->inner, SN_CUT_TILE_THREADS);
+    t->width = sn_ceil_div(sn_ceil_div(t->inner, t->side), sector) * sector;
+    if (t->outer * t->side < 2 * units || t->width * 4 <= SN_CUT_TILE_THREADS * 3) return false;
+    choose_lines(t);
+    t->threads = sn_ceil_div(t->width, SN_WARP) * SN_WARP;
+    t->rows = t->steps = SN_CUT_TILE_WHOLE / (t->bytes * t->width);
+    t->pitch = line_pitch(t);
+    if (!t->steps || t->length / t->steps < SN_CUT_WALK_LEAST) return false;
+    t->parts = sn_ceil_div(t->length, t->steps);
+    if (t->parts > SN_CUT_WALK_MOST) return false;
+    int64_t each = sn_tile_staged(t) * t->bytes, room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
+    t->resident = sn_least(sn_ceil_div(t->outer * t->side, units), SN_CUT_WALK_RESIDENT);
+    for (; t->resident; t->resident--) {
+        t->stages = (room / t->resident - SN_CUT_TILE_RESERVED) / each;
+        if (t->stages > SN_MAX_PIPE) t->stages = SN_MAX_PIPE;
+        if (t->stages >= SN_CUT_WALK_STAGES) return true;
+    }
+    return false;
+}
+
 /* Has a block room for the tile, and for the sums of pieces? */
 static bool has_room(const sn_tiles *t) {
     int64_t sums = 0;
@@ -344,7 +385,7 @@ static bool choose(sn_tiles *t) {
         return false; /* a row is a block's own (class inner) */
     if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
     if (!narrow && are_wide(t)) return choose_columns(t);
-    if (!narrow && columns_suffice(t)) return false;
+    if (!narrow && columns_suffice(t)) return choose_walk(t);
     return choose_part(t);
 }
 
@@ -377,7 +418,7 @@ bool sn_scan_tiles(sn_scan_cut *c) {
     sn_kern_rec *k = sn_kern_get(m, c->k);
     k->sched.block_x = (uint32_t)t.threads;
     k->sched.block_y = 1;
-    k->sched.min_blocks = blocks_of(&t);
+    k->sched.min_blocks = t.stages ? (uint32_t)t.resident : blocks_of(&t);
     k->scheduled = true;
     return true;
 }

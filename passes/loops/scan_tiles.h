@@ -20,19 +20,23 @@ typedef struct sn_tiles {
     int64_t outer, length, inner; /* so many rows of steps of neighbours */
     uint32_t bytes, least;        /* of all that is staged for an element; of the smallest one */
     bool skewed;                  /* lines begin anywhere: each is copied with the rest of its first and last vector */
-    bool moved; /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
-    bool reverse, whole, flat;         /* steps go down in memory; rows are not cut; a tile is one piece of memory */
-    int64_t batch, rows, width, side;  /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
-    int64_t pieces, steps;             /* of a column; of a piece */
-    int64_t lanes;                     /* steps that are neighbours in shared memory, which a thread takes at once */
-    int64_t turns;                     /* of a thread, each with a piece */
-    int64_t threads, active, vector;   /* of a block; that have a piece; elements that are copied at once */
-    int64_t pitch, pad;                /* elements of a row in shared memory; in front of the first one */
-    int64_t parts, group;              /* of a row; of a group of them */
-    int64_t shared;                    /* bytes */
-    sn_stmt grid, into;                /* the loop over blocks; where in it loops over threads go */
-    bool inside;                       /* all steps and columns of the tile are there */
-    sn_ix thread;                      /* the axis of the loop over threads that was opened last: where registers are */
+    bool moved;  /* a tile of whole rows begins anywhere: it is copied with the vector that it begins in */
+    bool across; /* lanes have neighbouring rows, not neighbouring pieces of one */
+    bool reverse, whole, flat;        /* steps go down in memory; rows are not cut; a tile is one piece of memory */
+    int64_t batch, rows, width, side; /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
+    int64_t pieces, steps;            /* of a column; of a piece */
+    int64_t lanes;                    /* steps that are neighbours in shared memory, which a thread takes at once */
+    int64_t turns;                    /* of a thread, each with a piece */
+    int64_t threads, active, vector;  /* of a block; that have a piece; elements that are copied at once */
+    int64_t pitch, pad;               /* elements of a row in shared memory; in front of the first one */
+    int64_t parts, group;             /* of a row; of a group of them */
+    int64_t stages,
+        resident; /* the block walks all parts, so many of which are copied or used at a time; blocks of a multiprocessor then; 0: a block has one part */
+    int64_t shared;     /* bytes */
+    sn_stmt grid, into; /* the loop over blocks; where in it loops over threads go */
+    bool inside;        /* all steps and columns of the tile are there */
+    bool ends;          /* the tile may have what is behind the last whole vector of all, which has not been copied */
+    sn_ix thread;       /* the axis of the loop over threads that was opened last: where registers are */
     sn_ix part, row, column;           /* of the block: number of its part, of its (first) row, its first column */
     sn_ix tile_row;                    /* first step of the tile in memory */
     sn_buf staged[SN_TILE_LOADS], out; /* shared: of each load; of the store */
@@ -41,6 +45,7 @@ typedef struct sn_tiles {
     sn_buf own[SN_CUT_ACCUMS], sums[SN_CUT_ACCUMS];   /* shared: of pieces, of groups of pieces */
     sn_buf before[SN_CUT_ACCUMS], all[SN_CUT_ACCUMS]; /* registers: of pieces before in the part; of the part */
     sn_buf earlier[SN_CUT_ACCUMS];                    /* ... of the parts before */
+    sn_buf carried[SN_CUT_ACCUMS];                    /* ... of the parts that the block has walked */
     sn_val alone[SN_CUT_ACCUMS];                      /* the same where the block has one column */
 } sn_tiles;
 
@@ -114,6 +119,9 @@ static inline bool sn_tile_stays(const sn_tiles *t) {
     return t->flat || (t->skewed && t->parts == 1 && t->least < SN_BANK);
 }
 
+/* Elements behind the last whole vector of all. */
+static inline int64_t sn_tile_rest(const sn_tiles *t) { return t->outer * t->length * t->inner % t->vector; }
+
 /* Is a block's part one of a single column, of which each thread has a piece? */
 static inline bool sn_tile_is_alone(const sn_tiles *t) {
     return t->parts > 1 && t->width == 1 && t->pieces == t->threads;
@@ -122,9 +130,19 @@ static inline bool sn_tile_is_alone(const sn_tiles *t) {
 /* The column of thread x, the number of its piece of it, and, in a turn, of its row. */
 static inline sn_ix sn_tile_column(const sn_tiles *t, sn_ix x) { return sn_ix_modc(t->m, x, t->width); }
 static inline sn_ix sn_tile_piece(const sn_tiles *t, sn_ix x) {
+    if (t->across) return sn_ix_divc(t->m, x, t->width * t->batch);
     return sn_ix_modc(t->m, sn_ix_divc(t->m, x, t->width), t->pieces);
 }
-static inline sn_ix sn_tile_batch(const sn_tiles *t, sn_ix x) { return sn_ix_divc(t->m, x, t->width * t->pieces); }
+static inline sn_ix sn_tile_batch(const sn_tiles *t, sn_ix x) {
+    if (t->across) return sn_ix_modc(t->m, sn_ix_divc(t->m, x, t->width), t->batch);
+    return sn_ix_divc(t->m, x, t->width * t->pieces);
+}
+/* Where what its piece comes to is among those of all: pieces of a row stand together. */
+static inline sn_ix sn_tile_own(const sn_tiles *t, sn_ix x) {
+    if (!t->across) return x;
+    sn_ix piece = sn_tile_plus(t, sn_tile_times(t, sn_tile_batch(t, x), t->pieces), sn_tile_piece(t, x));
+    return sn_tile_plus(t, sn_tile_times(t, piece, t->width), sn_tile_column(t, x));
+}
 
 /* ---- scan_tiles_copy.c ---- */
 
@@ -148,5 +166,7 @@ sn_ix sn_tile_line_start(const sn_tiles *t, sn_ix line);
 void sn_tile_sum(sn_tiles *t);
 /* The scan itself. */
 void sn_tile_scan(sn_tiles *t);
+/* Nothing stands before the first part that the block walks. */
+void sn_tile_carry(sn_tiles *t);
 
 #endif

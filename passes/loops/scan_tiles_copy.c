@@ -6,6 +6,8 @@
  * they come behind all others, or, where steps go down, are left out of the sums. Tiles of some columns are copied line by line: with the vectors that
  * a line begins and ends in; of halves, results go the same way, whole vectors first and then both ends.
  *
+ * Parts that a block walks come by whole vectors alone: what is behind the last one of all is loaded where it is wanted (scan_tiles_sums.c).
+ *
  * Copies wait for nothing but their memory, and `async-copy` makes them asynchronous.
  */
 #include "passes/loops/scan_tiles.h"
@@ -13,11 +15,22 @@
 
 /* ---- the block ---- */
 
+/* The block's loop over the parts of its columns, whose copies run ahead. */
+static void open_walk(sn_tiles *t) {
+    sn_module *m = t->m;
+    sn_axis p = sn_axis_new(m, "p", sn_tile_const(t, t->parts));
+    sn_tile_carry(t);
+    t->into = sn_put_loop(m, sn_at_end(t->k, t->grid), p, SN_AXIS_SEQ);
+    sn_stmt_get(m, t->into)->pipe = (uint32_t)t->stages;
+    t->part = sn_ix_axis(m, p);
+}
+
 void sn_tile_grid(sn_tiles *t) {
     sn_module *m = t->m;
     const sn_scan_cut *c = t->c;
     int64_t of_part = t->outer * t->side;
-    sn_axis g = sn_axis_new(m, "g", sn_tile_const(t, t->whole ? sn_ceil_div(t->outer, t->batch) : t->parts * of_part));
+    int64_t blocks = t->whole ? sn_ceil_div(t->outer, t->batch) : t->stages ? of_part : t->parts * of_part;
+    sn_axis g = sn_axis_new(m, "g", sn_tile_const(t, blocks));
     sn_ix number = sn_ix_axis(m, g);
     sn_stmt body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
     sn_stmt first = sn_region_first(m, t->k, body), top = c->outer.n ? c->outer.at[0] : (sn_stmt){0};
@@ -32,6 +45,7 @@ void sn_tile_grid(sn_tiles *t) {
     t->row = t->whole ? sn_tile_times(t, number, t->batch) : sn_ix_modc(m, sn_ix_divc(m, number, t->side), t->outer);
     t->column = sn_tile_times(t, sn_ix_modc(m, number, t->side), t->width);
     if (t->whole) t->column = sn_tile_const(t, 0);
+    if (t->stages) open_walk(t);
     sn_ix last = sn_tile_const(t, t->parts - 1);
     t->tile_row = sn_tile_times(t, t->reverse ? sn_ix_sub(m, last, t->part) : t->part, t->rows);
 }
@@ -208,6 +222,12 @@ static void put_copy(sn_tiles *t, const turn *at, uint32_t i) {
     sn_put_store(m, at->at, t->staged[i], at->place, x);
 }
 
+/* What stands in a pipe runs ahead if it says so. */
+static void mark_bulk(const sn_tiles *t, sn_stmt s) {
+    while (sn_stmt_get(t->m, s)->kind != SN_AXIS_BLOCK_X) s = sn_stmt_get(t->m, s)->parent;
+    sn_stmt_get(t->m, s)->bulk = true;
+}
+
 void sn_tile_copy_in(sn_tiles *t) {
     turn at;
     for (uint32_t i = 0; i < t->n_loads; i++) {
@@ -217,11 +237,14 @@ void sn_tile_copy_in(sn_tiles *t) {
         if (t->flat) open_flat(t, &at, false);
         else open_lines(t, &at);
         put_copy(t, &at, i);
+        if (t->stages) mark_bulk(t, at.at.parent);
+        if (t->stages) continue;
         if (!open_rest(t, &at, (sn_stmt){0}) && !open_last(t, &at)) continue;
         sn_val x =
             sn_put_load_masked(t->m, at.at, t->from[i], at.element, at.there, sn_put_const(t->m, at.at, dtype, 0));
         sn_put_store_masked(t->m, at.at, t->staged[i], at.place, x, at.there);
     }
+    if (t->stages) sn_put_barrier(t->m, sn_at_end(t->k, t->into));
     sn_dtype dtype = sn_buf_get(t->m, t->to)->dtype;
     if (!t->out.i && sn_tile_stays(t))
         t->out = sn_tile_buffer(t, "s", t->n_loads, dtype, SN_BUF_SHARED, sn_tile_staged(t));

@@ -4,6 +4,8 @@
  * of the block where there is one column; else each piece takes in the groups of pieces before its own, and the
  * pieces before it in that. What the parts before come to passes through posted buffers: a part posts its sums, the last part of each group what the
  * group comes to, and so on, and each part takes in those before it in its group and the groups before. Then each thread walks its piece once more.
+ *
+ * A thread that has a column of all parts, one behind the other, keeps what stands before the next one, as it makes that.
  */
 #include "passes/loops/scan_tiles.h"
 #include "passes/schedule/constants.h"
@@ -59,6 +61,15 @@ static void make_step(sn_tiles *t, step *out, sn_cursor at, sn_ix x, sn_ix turn,
     out->to[c->outer.n] = position;
 }
 
+/* What no whole vector has brought is loaded where it is. */
+static sn_val take_rest(sn_tiles *t, sn_cursor at, sn_buf from, const step *st, sn_val staged) {
+    sn_module *m = t->m;
+    int64_t rest = sn_tile_rest(t), whole = t->outer * t->length * t->inner - rest;
+    sn_val wanted = sn_put_in(m, at, sn_ix_addc(m, st->element, -whole), sn_tile_const(t, rest));
+    sn_val none = sn_put_const(m, at, sn_buf_get(m, from)->dtype, 0);
+    return sn_put_op3(m, at, SN_LOP_SELECT, wanted, sn_put_load_masked(m, at, from, st->element, wanted, none), staged);
+}
+
 /* What the scan loads at each step is in the staged tile. */
 static void take_staged(sn_tiles *t, sn_cursor at, sn_stmt nest, const step *st) {
     sn_module *m = t->m;
@@ -71,9 +82,11 @@ static void take_staged(sn_tiles *t, sn_cursor at, sn_stmt nest, const step *st)
         if (r->op != SN_LOP_LOAD || !sn_ix_eq(r->ix, dense)) continue;
         sn_buf b = t->staged[number++];
         sn_val old = r->result, x;
+        sn_buf from = r->buf;
         if (st->kept.i && t->whole)
             x = sn_put_load_masked(m, at, b, st->place, st->kept, sn_put_const(m, at, sn_buf_get(m, b)->dtype, 0));
         else x = sn_put_load(m, at, b, st->place);
+        if (t->ends) x = take_rest(t, at, from, st, x);
         sn_val_replace(m, t->k, old, x);
         sn_stmt_unlink(m, s);
     }
@@ -107,7 +120,10 @@ static void move_step(sn_tiles *t, sn_cursor at, sn_stmt nest, const step *st, s
             x = sn_put_op3(m, at, SN_LOP_SELECT, st->there, x, sn_tile_identity(t, at, n));
         if (accum && start) {
             sn_val prefix = sn_put_accum(m, at, sn_tile_comb(t, n), x, u, exclusive);
-            sn_val_replace(m, t->k, old, start[n].i ? sn_tile_combine(t, at, n, start[n], prefix) : prefix);
+            sn_val whole = start[n].i ? sn_tile_combine(t, at, n, start[n], prefix) : prefix;
+            sn_val_replace(m, t->k, old, whole);
+            if (t->stages && exclusive) whole = sn_tile_combine(t, at, n, whole, x);
+            if (t->stages) sn_put_store(m, at, t->carried[n], t->thread, whole);
         }
         if (!accum && start) put_result(t, at, st, x);
         if (accum) taken[n++] = x;
@@ -157,7 +173,8 @@ static void sum_pieces(sn_tiles *t) {
         t->own[i] =
             alone ? sn_tile_reg(t, "o", i, dtypes[i])
                   : sn_tile_buffer(t, "o", i, dtypes[i], SN_BUF_SHARED, t->active + pieces_together(t) * t->width);
-        sn_put_store(m, in, t->own[i], sn_tile_is_alone(t) ? t->thread : x, sn_result(sn_stmt_get(m, reduce), i));
+        sn_put_store(m, in, t->own[i], sn_tile_is_alone(t) ? t->thread : sn_tile_own(t, x),
+                     sn_result(sn_stmt_get(m, reduce), i));
     }
 }
 
@@ -387,9 +404,18 @@ static void look_back(sn_tiles *t, uint32_t i) {
     }
 }
 
+void sn_tile_carry(sn_tiles *t) {
+    sn_ix x;
+    sn_cursor at = sn_tile_threads(t, t->threads, &x);
+    for (uint32_t i = 0; i < t->c->n; i++) {
+        t->before[i] = t->carried[i] = sn_tile_reg(t, "c", i, sn_tile_dtype(t, i));
+        sn_put_store(t->m, at, t->carried[i], x, sn_tile_identity(t, at, i));
+    }
+}
+
 /* What stands before each piece: in its tile, and in the parts before. */
 void sn_tile_sum(sn_tiles *t) {
-    if (t->pieces == 1 && t->parts == 1) return;
+    if (t->pieces == 1 && (t->parts == 1 || t->stages)) return;
     sum_pieces(t);
     if (sn_tile_is_alone(t)) scan_threads(t);
     else scan_pieces(t);
@@ -413,7 +439,7 @@ static void walk_tile(sn_tiles *t, sn_stmt nest) {
                        sn_put_if(m, in, sn_tile_plus(t, t->column, sn_tile_column(t, x)), sn_tile_const(t, t->inner)));
     for (uint32_t i = 0; i < c->n; i++) {
         start[i] = t->pieces == 1 && t->parts == 1 ? (sn_val){0} : sn_put_load(m, in, t->before[i], t->thread);
-        if (t->parts == 1) continue;
+        if (t->parts == 1 || t->stages) continue;
         sn_val earlier = sn_tile_is_alone(t) ? t->alone[i] : sn_put_load(m, in, t->earlier[i], t->thread);
         start[i] = sn_tile_combine(t, in, i, earlier, start[i]);
     }
@@ -434,19 +460,23 @@ static void walk_tile(sn_tiles *t, sn_stmt nest) {
 void sn_tile_scan(sn_tiles *t) {
     sn_module *m = t->m;
     int64_t whole = t->length / t->rows;
+    bool rest = t->stages && sn_tile_rest(t);
+    sn_stmt home = t->into;
+    if (rest && whole == t->parts) whole--;
     if (sn_tile_stays(t) || !whole || whole == t->parts) {
         t->inside = whole == t->parts;
         walk_tile(t, t->c->nest);
         return;
     }
     sn_ix tile = t->reverse ? sn_ix_sub(m, sn_tile_const(t, t->parts - 1), t->part) : t->part;
-    sn_stmt copy = sn_stmt_clone(m, sn_at_end(t->k, t->grid), t->c->nest);
+    sn_stmt copy = sn_stmt_clone(m, sn_at_end(t->k, home), t->c->nest);
     sn_stmt_unlink(m, copy);
-    t->into = sn_put_if(m, sn_at_end(t->k, t->grid), tile, sn_tile_const(t, whole));
+    t->into = sn_put_if(m, sn_at_end(t->k, home), tile, sn_tile_const(t, whole));
     t->inside = true;
     walk_tile(t, copy);
-    t->into = sn_put_if(m, sn_at_end(t->k, t->grid), sn_ix_addc(m, tile, -whole), sn_tile_const(t, 1));
+    t->into = sn_put_if(m, sn_at_end(t->k, home), sn_ix_addc(m, tile, -whole), sn_tile_const(t, 1));
     t->inside = false;
+    t->ends = rest;
     walk_tile(t, t->c->nest);
-    t->into = t->grid;
+    t->into = home;
 }
