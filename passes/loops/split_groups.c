@@ -4,7 +4,7 @@
  *  -> loop g in 4 { loop o in 64 { reduce sum c in 64 { .. x[256*p + 64*g + c] * w[4096*g + 64*o + c] } } }
  *
  * Convolutions with groups come so: with an axis of its own a group is a product of matrices, one of a batch, and
- * class contract finds it. Only where tensor copies can bring it, and where a group has enough rows to fill a tile;
+ * class contract finds it. Only where tensor copies can bring it, and where a group has rows enough for most of a tile;
  * else threads look at a place for each element and do not care. Legality: always, where each index is linear in both
  * axes. After `collapse`, which sees long axes. Cost: linear in the statements, a substitution for each axis.
  */
@@ -72,7 +72,7 @@ static bool split(sn_module *m, sn_stmt s) {
     int64_t extent, group = find_group(m, s, sn_ix_axis(m, o));
     const char *name = sn_axis_get(m, o)->name;
     bool whole = sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && group && extent % group == 0 && extent > group;
-    if (!whole || group < SN_PRODUCT_LEAST) return false;
+    if (!whole || 2 * group <= SN_PRODUCT_LEAST) return false;
     sn_axis both[2] = {sn_axis_new(m, sn_strf(&m->arena, "%sg", name), sn_ix_const(m, extent / group)),
                        sn_axis_new(m, name, sn_ix_const(m, group))};
     sn_ix with = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, both[0]), group), sn_ix_axis(m, both[1]));

@@ -127,7 +127,9 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     const char *why_not;
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
-    if (ct.c.m < SN_PRODUCT_LEAST || ct.c.k < SN_PRODUCT_LEAST) return;
+    /* Groups of a convolution with fewer rows have been joined as far as that helps. */
+    int64_t filled = ct.images && ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST;
+    if (ct.c.m < filled || ct.c.k < SN_PRODUCT_LEAST) return;
     bool for_tiles = pinned->halo || pinned->shared;
     if (is_narrow(&ct) && for_tiles) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);

@@ -113,6 +113,7 @@ static work work_of(const sn_window *w, const sn_window_patch *p) {
     o.instructions += (double)w->steps * (taps * results * w->sum_ops + others * w->other_ops);
     o.written = taps * results;
     o.shared = rows * loads * shared_cycles(w, p, wide * w->bytes);
+    o.shared += p->weights_pitch ? taps : 0;
     o.regs = SN_OTHER_REGS + results * w->state_bytes / 4 + elements + least(others, SN_WINDOW_SUMS);
     o.out = direct ? 0 : (double)p->tiles * results * w->state_bytes;
     return o;
@@ -122,7 +123,9 @@ static double count_cycles(const sn_window *w, const sn_window_patch *p) {
     const sn_target *t = w->cx->target;
     work o = work_of(w, p);
     double turns = up((double)p->tiles, (double)p->threads), threads = (double)p->threads;
+    double taps = p->weights_pitch ? (double)(w->row.taps * w->column.taps) : 0;
     double pieces = (double)(p->lines * p->line), patch = pieces * (double)p->piece * w->bytes;
+    patch += taps * (double)p->weights_pitch * w->bytes;
     double blocks = (double)p->blocks[0] * (double)p->blocks[1] * (double)p->blocks[2] * (double)p->blocks[3];
     double fit = least(sn_target_blocks(t, (uint64_t)p->threads),
                        (double)(int64_t)(t->shared_bytes / (patch + o.out + SN_SHARED_SYSTEM)));
@@ -131,6 +134,7 @@ static double count_cycles(const sn_window *w, const sn_window_patch *p) {
     double results = (double)(p->planes * p->rows * p->columns * p->lanes);
     double rest = results * w->rest_ops + (o.out > 0 ? results / (double)run_of(w, p) * SN_WINDOW_PASS : 0);
     double copies = pieces * (p->lines > 1 ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY);
+    copies += taps * (double)p->lanes * SN_WINDOW_WEIGHT;
     double each = up(blocks, t->units), issued = o.instructions * turns * threads + copies + rest;
     double moved = o.shared * turns * threads / SN_WARP + (patch + 3 * o.out) / SN_LINE;
     double alone = SN_CONTRACT_LATENCY + issued / threads * SN_WINDOW_PACE / 100;

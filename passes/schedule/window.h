@@ -34,6 +34,7 @@ typedef struct sn_window {
     sn_window_line row, column; /* of the two the columns lie closer together */
     int lanes; /* position of the outer axis along which neighbours lie, that is no line; -1: the columns do */
     int64_t n_lanes, n_planes; /* extent of that; iterations of all other outer axes, the planes */
+    bool weights_apart;        /* a thread has one lane, and the block its weights in shared memory */
     bool shares;               /* what is made of an element is the same in planes that have the same elements */
     int64_t plane;             /* elements from one plane to the next; 0: they do not follow each other evenly */
     int64_t steps;             /* of the nest that walk along no line */
@@ -77,6 +78,7 @@ typedef struct sn_window_patch {
     int64_t by_lines[SN_WINDOW_PARTS];   /* lines from one position to the next; 0: they are in one line */
     int64_t piece, line, lines;          /* elements of a piece; pieces of a line */
     int64_t threads, tiles;              /* of the block; of threads */
+    int64_t weights_pitch; /* elements from one tap to the next, where weights are in shared memory; else 0 */
 } sn_window_patch;
 
 /* Places that so many windows have. */
@@ -85,6 +87,8 @@ int64_t sn_window_places(const sn_window_line *l, int64_t windows);
 int64_t sn_window_plane_stride(sn_window *w, int64_t n);
 /* The patch of a header; false: there is none. */
 bool sn_window_measure(sn_window_patch *out, sn_window *w, const sn_sched *sc);
+/* Does the nest load there what it multiplies elements with, of a place that taps, planes and lanes alone say? */
+bool sn_window_is_weight(const sn_window *w, sn_stmt s);
 /* Outer axes that are planes, as the parts of the number of a plane. Returns how many. */
 uint32_t sn_window_planes(sn_axis *axes, sn_ix *with, const sn_window *w, sn_ix plane);
 

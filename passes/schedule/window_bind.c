@@ -2,6 +2,7 @@
  *
  *     loop g : grid {
  *       loop x : block.x { loop u { s[..] = load x[..] } }       pieces of lines, whatever the length of a row is
+ *       loop x : block.x { loop u { w[..] = load .. } }          taps of lanes that are neighbours in a warp, where they are many
  *       loop x : block.x {                                       R rows of Q results each, of thread x
  *         acc = identity
  *         loop p in R + S - 1 : unroll {                         rows of elements
@@ -22,7 +23,13 @@
 
 #include <stdlib.h>
 
-enum { MOST_STATES = 4 };
+enum { MOST_STATES = 4, MOST_WEIGHTS = 4 };
+
+/* What a load of the nest has read for all taps of the block's lanes: those are neighbours in shared memory. */
+typedef struct shared_weights {
+    sn_val value;
+    sn_buf buf;
+} shared_weights;
 
 typedef struct binding {
     sn_pass_ctx *cx;
@@ -33,6 +40,8 @@ typedef struct binding {
     sn_ix block[4]; /* number of the block along planes, rows, columns, lanes */
     sn_ix start;    /* offset of the first element */
     sn_buf shared, line;
+    shared_weights weights[MOST_WEIGHTS];
+    uint32_t n_weights;
     int64_t wide, before; /* elements of an access to the patch; of the first one those in front of the thread's */
     int64_t direct; /* lanes of the stores that a thread makes of its own results; 0: they pass through shared memory */
     sn_buf acc[MOST_STATES], out[MOST_STATES];
@@ -144,6 +153,44 @@ static void put_copies(binding *b, sn_cursor at) {
     if (!whole) mask = sn_put_op2(m, at, SN_LOP_AND, mask, sn_put_in(m, at, e, size));
     sn_val y = sn_put_load_masked(m, at, load->buf, e, mask, zero);
     sn_put_store(m, at, b->shared, sn_ix_fma(b->m, p->piece, number, v), y);
+}
+
+/* ---- weights to shared memory ---- */
+
+/* Those of a tap lie side by side. */
+static sn_ix weight_at(binding *b, sn_ix tap, sn_ix lane) { return sn_ix_fma(b->m, b->p.weights_pitch, tap, lane); }
+
+/* Threads whose weights lie far apart in memory would ask for a line each. They come as they lie in memory instead: taps of one
+ * lane after the other. */
+static void put_weight(binding *b, sn_cursor at, const sn_stmt_rec *load) {
+    const sn_window *w = &b->w;
+    sn_module *m = b->m;
+    int64_t taps = w->row.taps * w->column.taps, all = taps * b->p.lanes;
+    sn_contraction_copier c;
+    sn_buf buf = new_local(b, "weights", load->dtype, SN_BUF_SHARED, taps * b->p.weights_pitch, 1);
+    sn_ix zero = sn_ix_const(m, 0), x = open_loop(b, &at, "x", b->p.threads, SN_AXIS_BLOCK_X);
+    sn_ix number = sn_ix_fma(m, b->p.threads, open_turns(b, &at, sn_ceil_div(all, b->p.threads)), x);
+    sn_ix lane = sn_ix_divc(m, number, taps), tap = sn_ix_modc(m, number, taps);
+    sn_val mask = sn_put_in(m, at, number, sn_ix_const(m, all));
+    sn_contraction_copier_start(&c, b->cx, at, b->n_vals);
+    set_others(b, &c, zero, lane);
+    for (uint32_t i = 0; i < w->nest->chain.n; i++)
+        if (sn_window_is_step(w, i)) sn_window_set_axis(&c, sn_stmt_axis(m, w->nest->chain.at[i]), zero);
+    sn_window_set_tap(&c, w, &w->row, sn_ix_divc(m, tap, w->column.taps));
+    sn_window_set_tap(&c, w, &w->column, sn_ix_modc(m, tap, w->column.taps));
+    c.mask = mask;
+    sn_ix to = weight_at(b, tap, lane);
+    grow(b, buf, to);
+    sn_put_store_masked(m, at, buf, to, sn_contraction_copy(&c, load->result), mask);
+    b->weights[b->n_weights++] = (shared_weights){load->result, buf};
+}
+
+static void put_weights(binding *b, sn_cursor at) {
+    if (!b->p.weights_pitch) return;
+    for (sn_stmt s = sn_region_first(b->m, b->k, b->w.inner); s.i; s = sn_next(b->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, s);
+        if (sn_window_is_weight(&b->w, s) && b->n_weights < MOST_WEIGHTS) put_weight(b, at, r);
+    }
 }
 
 /* ---- the windows ---- */
@@ -259,6 +306,12 @@ static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
     start_copier(b, &c, at, &o);
     sn_window_set_tap(&c, &b->w, &b->w.row, s);
     sn_window_set_tap(&c, &b->w, l, o.t);
+    sn_ix tap = sn_ix_fma(b->m, l->taps, sn_ix_modc(b->m, s, b->w.row.taps), o.t);
+    for (uint32_t i = 0; i < b->n_weights; i++) {
+        sn_ix from = weight_at(b, tap, lane_of(b, &o));
+        grow(b, b->weights[i].buf, from);
+        sn_contraction_becomes(&c, b->weights[i].value, sn_put_load(b->m, at, b->weights[i].buf, from));
+    }
     for (uint32_t i = 0; i < yield->n_in; i++) sn_window_copy_others(&c, &b->w, yield->in[i]);
     o.q = open_loop(b, &at, "q", b->p.own_columns, SN_AXIS_UNROLL);
     c.at = at;
@@ -523,6 +576,7 @@ void sn_schedule_window_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_ix_unflatten(m, g, shape, SN_COUNT(shape), b.block);
     find_start(&b);
     put_copies(&b, at);
+    put_weights(&b, at);
     put_windows(&b, at);
     if (!b.direct) put_rest(&b, at);
     sn_stmt_unlink(m, sh->outer.at[0]);

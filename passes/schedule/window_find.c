@@ -244,6 +244,24 @@ static void count(sn_window *w) {
     }
 }
 
+bool sn_window_is_weight(const sn_window *w, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(w->m, s);
+    if (r->op != SN_LOP_LOAD || s.i == w->load.i || r->has_mask || sn_ix_uses_vals(w->m, r->ix)) return false;
+    for (const sn_window_line *l = &w->row; l <= &w->column; l++)
+        if (l->there && sn_ix_uses_axis(w->m, r->ix, outer_axis(w, l->outer))) return false;
+    return true;
+}
+
+/* Lanes of halves on short lines, of which a thread has a whole one: with the taps of two lanes it would have too many registers (7 x 7 of
+ * bf16[64, 14, 14, 384] spilled). */
+static bool has_weights_apart(const sn_window *w) {
+    bool two = w->lanes >= 0 && 2 * w->bytes <= SN_WINDOW_BANK, weights = false;
+    if (!two || w->steps > 1 || w->column.windows > SN_WINDOW_OWN) return false;
+    for (sn_stmt s = sn_region_first(w->m, w->k, w->inner); s.i; s = sn_next(w->m, s))
+        weights |= sn_window_is_weight(w, s);
+    return weights && 2 * w->row.taps * w->column.taps > SN_WINDOW_SUMS;
+}
+
 bool sn_window_find(sn_window *w, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     *w = (sn_window){.cx = cx, .m = cx->m, .k = k, .sh = sh, .nest = &sh->nests[0]};
     *why_not = "it wants one reduction in straight-line code, of buffers that the kernel does not store to";
@@ -258,6 +276,7 @@ bool sn_window_find(sn_window *w, const char **why_not, sn_pass_ctx *cx, sn_kern
     w->shares = is_of_lines(w, w->value);
     w->plane = last_plane(w);
     count(w);
+    w->weights_apart = has_weights_apart(w);
     w->n_planes = sh->rows / w->row.windows / w->column.windows / w->n_lanes;
     return true;
 }
@@ -356,17 +375,24 @@ static bool lay_out(sn_window_patch *p, const sn_window *w) {
     return p->lines * p->line < SN_POW2_MOST;
 }
 
-/* A thread has neighbouring lanes of one bank, and planes that have the same elements, as many as its registers
- * take. */
+/* A thread has neighbouring lanes of one bank, but one where the taps of two would be too many registers; and planes that have the same elements,
+ * as many as its registers take. */
 static void share_among_threads(sn_window_patch *p, const sn_window *w) {
     int64_t sums = p->own_rows * p->own_columns;
-    bool same = w->shares && w->lanes < 0 && p->planes > 1 && !p->stride[SN_WINDOW_PLANE];
-    while (w->lanes >= 0 && p->own_lanes * 2 * w->bytes <= SN_WINDOW_BANK && p->lanes % (p->own_lanes * 2) == 0)
+    bool same = w->shares && w->lanes < 0 && p->planes > 1 && !p->stride[SN_WINDOW_PLANE], alone = w->weights_apart;
+    while (w->lanes >= 0 && !alone && p->own_lanes * 2 * w->bytes <= SN_WINDOW_BANK &&
+           p->lanes % (p->own_lanes * 2) == 0)
         p->own_lanes *= 2;
     while (same && p->planes % (p->own_planes * 2) == 0 && p->own_planes * 2 * sums <= SN_WINDOW_SUMS)
         p->own_planes *= 2;
     p->tiles = p->planes / p->own_planes * (p->padded_rows / p->own_rows) * (p->padded_columns / p->own_columns) *
                (p->lanes / p->own_lanes);
+}
+
+/* Rows are a bank apart from whole ones, for threads that copy taps. */
+static void place_weights(sn_window_patch *p, const sn_window *w) {
+    int64_t bank = SN_WINDOW_BANK / w->bytes;
+    if (w->weights_apart && p->lanes > 1) p->weights_pitch = sn_ceil_div(p->lanes, 2 * bank) * 2 * bank + bank;
 }
 
 bool sn_window_measure(sn_window_patch *p, sn_window *w, const sn_sched *sc) {
@@ -386,5 +412,6 @@ bool sn_window_measure(sn_window_patch *p, sn_window *w, const sn_sched *sc) {
     p->column_places = sn_window_places(&w->column, p->own_columns);
     if (!find_parts(p, w) || !lay_out(p, w)) return false;
     share_among_threads(p, w);
+    place_weights(p, w);
     return true;
 }
