@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char PASSES[] = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse,adce)";
+static const char PASSES[] = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse)";
 
 typedef struct job {
     sn_cg cg;
