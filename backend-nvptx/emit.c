@@ -114,6 +114,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod) {
 
 static sn_status emit_guarded(void *user) {
     job *j = user;
+    if (!j->want_llvm) LLVMContextSetDiscardValueNames(j->cg.cx, 1); /* of registers and labels, which PTX numbers */
     SN_TRY(target_machine(&j->cg.tm, j, &(sn_cg_needs){0}));
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(sn_kern_get(j->m, j->k)->name, j->cg.cx);
     sn_status status = emit_module(j, mod);
