@@ -176,6 +176,7 @@ static sn_status make(object *o, LLVMModuleRef mod) {
  * nothing, unless LLVM died in between: then all of it is given up together with the context. */
 static sn_status make_guarded(void *user) {
     object *o = user;
+    if (o->numbered) LLVMContextSetDiscardValueNames(o->cg.cx, 1); /* no text shows them */
     SN_TRY(host_machine(&o->cg.tm, o->cg.env, o->effort->level));
     LLVMModuleRef mod = new_module(o, o->cg.tm);
     sn_status status = make(o, mod);

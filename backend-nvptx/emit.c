@@ -14,10 +14,10 @@
 #include <string.h>
 
 #define FIRST_PASSES "sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse"
-static const char PASSES[] = "function(" FIRST_PASSES ",adce)";
+static const char PASSES[] = "function(" FIRST_PASSES ")";
 /* Lanes of class element that are some elements apart, or of several loads that are side by side (colours of a pixel, parts of a complex
  * number), are one vector where the back end knows how their addresses are aligned. */
-static const char PASSES_OF_ELEMENTS[] = "function(" FIRST_PASSES ",infer-alignment,adce)";
+static const char PASSES_OF_ELEMENTS[] = "function(" FIRST_PASSES ",infer-alignment)";
 
 typedef struct job {
     sn_cg cg;
@@ -119,6 +119,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod) {
 
 static sn_status emit_guarded(void *user) {
     job *j = user;
+    if (!j->want_llvm) LLVMContextSetDiscardValueNames(j->cg.cx, 1); /* of registers and labels, which PTX numbers */
     SN_TRY(target_machine(&j->cg.tm, j, &(sn_cg_needs){0}));
     LLVMModuleRef mod = LLVMModuleCreateWithNameInContext(sn_kern_get(j->m, j->k)->name, j->cg.cx);
     sn_status status = emit_module(j, mod);

@@ -67,6 +67,7 @@ static sn_ix intern(sn_module *m, sn_ix_rec r) {
         if (same_record(sn_ix_get(m, e), &r)) return e;
     }
     r.terms = r.n_terms ? sn_memdup(&m->arena, r.terms, r.n_terms * sizeof *r.terms) : NULL;
+    r.quotient = (sn_ix){0};
     sn_ix e = {sn_table_add(&m->ixs)};
     *(sn_ix_rec *)sn_table_at(&m->ixs, e.i) = r;
     m->ix_slots[s] = e.i;

@@ -43,6 +43,7 @@ typedef struct sn_ix_rec {
     const sn_ix_term *terms; /* SUM */
     uint32_t id;             /* AXIS, SYM, VAL: the sn_axis, sn_sym or sn_val */
     sn_ix a, b;              /* DIV, MOD (a by b), MIN, MAX, PROD */
+    sn_ix quotient;          /* MOD: a div b as it was when it was first asked for (ix_simplify.c); none: nobody did */
     uint64_t hash;
 } sn_ix_rec;
 

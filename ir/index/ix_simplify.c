@@ -408,7 +408,7 @@ static bool read_mod(mod_term *out, sn_module *m, sn_ix_term term, uint32_t numb
     *out = (mod_term){.term = term, .mod = sn_ix_get(m, p.f[number]), .atom = p.f[number]};
     if (out->mod->kind != SN_IX_MOD) return false;
     for (p.n--; number < p.n; number++) p.f[number] = p.f[number + 1];
-    out->scale = sn_ix_scale(m, sn_ix_from_factors(m, &p), term.c);
+    out->scale = p.n ? sn_ix_scale(m, sn_ix_from_factors(m, &p), term.c) : sn_ix_const(m, term.c);
     return true;
 }
 
@@ -441,30 +441,55 @@ static sn_ix try_mul3(sn_module *m, sn_ix a, sn_ix b, sn_ix c) {
     return ab.i ? try_mul(m, ab, c) : ab;
 }
 
+/* The quotient of t's mod as it was when first asked for: what rules joins out. Extents of axes may have changed since, so what joins asks
+ * again. */
+static sn_ix quotient_before(sn_module *m, const mod_term *t) {
+    if (!t->mod->quotient.i) {
+        sn_ix quotient = sn_ix_div(m, t->mod->a, t->mod->b);
+        ((sn_ix_rec *)sn_table_at(&m->ixs, t->atom.i))->quotient = quotient;
+    }
+    return t->mod->quotient;
+}
+
+/* Where scale and k are constants, scale * k * quotient is what the quotient is, each term times c = scale * k. */
+static bool may_hold_quotient(const sn_ix_sum *s, const mod_term *t, sn_ix quotient) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c, scale, k, c0;
+    if (!sn_ix_is_const(s->m, t->scale, &scale) || !sn_ix_is_const(s->m, t->mod->b, &k)) return true;
+    if (sn_mul_overflow(scale, k, &c)) return false;
+    uint32_t n = sn_ix_terms(s->m, quotient, &terms, &c0, &one);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t wanted;
+        if (sn_mul_overflow(c, terms[i].c, &wanted) || coefficient_of(s, terms[i].atom) != wanted) return false;
+    }
+    return n > 0 && c0 == 0;
+}
+
 /* c*(k*(e div k) + e mod k) -> c*e */
 static bool join_div(sn_ix_sum *s, const mod_term *t) {
+    if (!may_hold_quotient(s, t, quotient_before(s->m, t))) return false;
     sn_ix part = try_mul3(s->m, t->scale, t->mod->b, sn_ix_div(s->m, t->mod->a, t->mod->b));
     return part.i && join(s, t, part, t->mod->a);
 }
 
-/* c*(k*((e div k) mod a) + e mod k) -> c*(e mod a*k), with the mod on the left found in `other`. */
-static bool join_mods(sn_ix_sum *s, const mod_term *t, const mod_term *other, sn_ix quotient) {
-    if (!sn_ix_eq(other->mod->a, quotient)) return false;
-    sn_ix part = try_mul3(s->m, t->scale, t->mod->b, other->atom);
-    sn_ix modulus = try_mul(s->m, other->mod->b, t->mod->b);
+/* c*(k*((e div k) mod a) + e mod k) -> c*(e mod a*k), with the mod on the left found in the sum. */
+static bool join_mods(sn_ix_sum *s, const mod_term *t, sn_ix other) {
+    const sn_ix_rec *mod = sn_ix_get(s->m, other);
+    if (mod->kind != SN_IX_MOD || !sn_ix_eq(mod->a, quotient_before(s->m, t)) ||
+        !sn_ix_eq(mod->a, sn_ix_div(s->m, t->mod->a, t->mod->b)))
+        return false;
+    sn_ix part = try_mul3(s->m, t->scale, t->mod->b, other);
+    sn_ix modulus = try_mul(s->m, mod->b, t->mod->b);
     return part.i && modulus.i && join(s, t, part, sn_ix_mod(s->m, t->mod->a, modulus));
 }
 
 static bool join_mod(sn_ix_sum *s, const mod_term *t) {
-    sn_ix quotient = {0};
     for (uint32_t i = 0; i < s->terms.n; i++) {
-        if (sn_ix_eq(s->terms.at[i].atom, t->term.atom)) continue;
-        for (uint32_t number = factor_count(s->m, s->terms.at[i].atom); number-- > 0;) {
-            mod_term other;
-            if (!read_mod(&other, s->m, s->terms.at[i], number)) continue;
-            if (!quotient.i) quotient = sn_ix_div(s->m, t->mod->a, t->mod->b);
-            if (join_mods(s, t, &other, quotient)) return true;
-        }
+        sn_ix_mono p;
+        if (sn_ix_eq(s->terms.at[i].atom, t->term.atom) || !sn_ix_factors(&p, s->m, s->terms.at[i].atom)) continue;
+        while (p.n-- > 0)
+            if (join_mods(s, t, p.f[p.n])) return true;
     }
     return false;
 }

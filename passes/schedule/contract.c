@@ -14,6 +14,8 @@
  */
 #include "passes/schedule/contract.h"
 
+#include <math.h>
+
 /* ---- what it applies to ---- */
 
 /* The instruction for operands of that dtype, none: there is none. */
@@ -150,8 +152,8 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
 }
 
 /* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless
- * the header says so. */
-static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
+ * the header says so. Tiles that take `below` cycles at least are not looked for. */
+static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned, double below) {
     sn_contract ct;
     const char *why_not;
     sn_sched sc = *pinned;
@@ -159,6 +161,7 @@ static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, cons
     if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return;
     int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
     if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return;
+    if (sn_contract_threads_least(&ct) >= below) return;
     if (!sn_contract_complete_threads(&sc, &out->cycles, &ct)) return;
     if (!sc.plain || sc.split <= 1) sn_schedule_propose(out, cx, &sc); /* parts are those of instructions */
 }
@@ -181,8 +184,9 @@ sn_status sn_schedule_contract_candidates(sn_sched_list *out, sn_pass_ctx *cx, s
     (void)sh;
     sn_sched_list boxes = {0}, threads = {0};
     propose_boxes(&boxes, cx, k, pinned);
-    if (!boxes.n || !pinned->cls) propose_threads(&threads, cx, k, pinned);
-    bool sooner = threads.n && boxes.n && boxes.cycles > threads.cycles + SN_CONTRACT_BEGIN && !has_images(cx, k);
+    double below = boxes.n ? boxes.cycles - SN_CONTRACT_BEGIN : INFINITY;
+    if (!boxes.n || !pinned->cls) propose_threads(&threads, cx, k, pinned, below);
+    bool sooner = threads.n && boxes.n && threads.cycles < below && !has_images(cx, k);
     if (sooner) append(out, cx, &threads);
     append(out, cx, boxes.n ? &boxes : &threads);
     return SN_OK;

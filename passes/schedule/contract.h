@@ -155,6 +155,8 @@ double sn_contract_share_cycles(const sn_sched *sc);
 
 /* Is the kernel a product at all? The header says whether it may have an instruction, and the precision. */
 bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc);
+/* Cycles that no schedule of threads is below. */
+double sn_contract_threads_least(const sn_contract *ct);
 /* Choose what is open in *sc, and count the cycles; false: what is pinned does not go together. */
 bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contract *ct);
 /* Does operand i lie across the sum in shared memory, in tiles of that header? */

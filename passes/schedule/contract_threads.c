@@ -334,6 +334,20 @@ static bool has_even_sides(const sn_sched *sc) {
     return !(sc->tile_m & (sc->tile_m - 1)) && !(sc->tile_n & (sc->tile_n - 1));
 }
 
+/* Warps of all schedulers, and their matrix instructions, take that long for what is multiplied. */
+static double product_cycles(const sn_contract *ct) {
+    double lanes = SN_WARP * SN_SCHEDULERS,
+           products = (double)ct->c.batch * ct->c.m * ct->c.n * ct->c.k * ct->c.n_products;
+    double each = ct->mma ? 1.0 / sn_mmas[ct->mma].rate : (double)words_of(ct) / lanes;
+    return products * each / ct->cx->target->units;
+}
+
+static double fetch_cycles(const sn_contract *ct) {
+    return sn_contraction_fetch(ct->m, &ct->c, ct->cx->target) * 100 / SN_CONTRACT_MEMORY + SN_CONTRACT_LATENCY;
+}
+
+double sn_contract_threads_least(const sn_contract *ct) { return most(product_cycles(ct), fetch_cycles(ct)); }
+
 bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contract *ct) {
     static const uint32_t SIDES[] = {256, 192, 128, 96, 80, 64, 48, 32, 16};
     sn_sched pinned = *sc;
@@ -355,7 +369,6 @@ bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contrac
             try_stages(&s, tile);
         }
     *sc = s.best;
-    double fetch = sn_contraction_fetch(ct->m, &ct->c, ct->cx->target) * 100 / SN_CONTRACT_MEMORY;
-    *cycles = most(s.cycles, fetch + SN_CONTRACT_LATENCY);
+    *cycles = most(s.cycles, fetch_cycles(ct));
     return s.cycles > 0;
 }
