@@ -23,8 +23,9 @@ typedef struct sn_attend_plan {
     int64_t v_vectors;   /* of all columns; the last one begins earlier */
     int64_t keys;        /* of a tile */
     int64_t tiles;       /* of rows, in each product of the batch */
-    sn_attend_block scores,
-        sums; /* rows are keys, vectors those of rows; rows are query rows, vectors those of columns */
+    sn_attend_block scores; /* rows are keys, vectors those of query rows */
+    sn_attend_block sums;   /* rows are query rows, vectors those of columns */
+    bool across;            /* the other way round: rows of `sums` are columns, vectors those of query rows */
     bool packs_key, packs_v;
     bool alone;    /* one thread does all products of the batch */
     double cycles; /* of a thread, about, with all tiles */
