@@ -175,7 +175,8 @@ static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
 /* Narrow floats compute in f32 and round once. */
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     bool shared = n == 2 && ((sn_em_lanes(in[0]) > 1 && sn_em_lanes(in[1]) == 1) || em->stays);
-    if (op == SN_LOP_DIV && ((t == SN_F32 && shared && is_gpu_f32(em, in[0])) || (t == SN_F64 && em->stays)))
+    bool gpu = em->cg->target->is_gpu;
+    if (op == SN_LOP_DIV && ((t == SN_F32 && gpu && shared) || ((t == SN_F64 || (t == SN_F32 && !gpu)) && em->stays)))
         return div_by_shared(em, in[0], in[1]);
     if (op == SN_LOP_SELECT) return sn_em_choose(em, in[0], in[1], in[2]);
     sn_em_unify(em, in, n);
