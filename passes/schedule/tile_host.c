@@ -34,7 +34,7 @@ sn_status sn_schedule_tile_host_candidates(sn_sched_list *out, sn_pass_ctx *cx, 
     sn_schedule_tile t;
     sn_sched sc = *pinned;
     sn_schedule_find_tile(&t, cx, k, sh);
-    if (!t.n_staged || pinned->block_y == 1) return SN_OK;
+    if (!t.n_staged || (pinned->cls != SN_SCHED_NONE && pinned->block_y < 2)) return SN_OK;
     int64_t along = extent_at(cx->m, sh, t.along), across = extent_at(cx->m, sh, t.across), row = SN_HOST_LINE / t.widest;
     uint32_t vector = sn_widest(cx, t.widest);
     if (pinned->cls == SN_SCHED_NONE && (along < vector || across < SN_TILE_SMALL_AXIS)) return SN_OK;
