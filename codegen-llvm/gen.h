@@ -531,15 +531,15 @@ bool sn_gen_run_value(sn_gen *g, const sn_stmt_rec *s);
 /* Neighbours from `first` on, of the storage type, where the scalar `wanted` holds (NULL: always). near: they and whatever else is
  * in their pieces lie in the storage. */
 lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wanted, bool near);
+/* Two vectors of a storage type: lanes of x before `start`, of y from there on. */
+lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
 
-/* ---- elements at equal distances, on the CPU (apart.c) ---- */
+/* ---- apart.c ---- */
 /* Elements 0, step, 2*step ..: as many as a part has lanes. Parts lie behind each other in memory; the last one of n ends with the
  * last of the elements. */
 lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t n, uint32_t step);
 /* Lane i of x[k] is element n*i + k of all of `out`, of which there are n, too. */
 void sn_gen_weave(sn_em *em, lv *out, const lv *x, uint32_t n);
-/* Two vectors of a storage type: lanes of x before `start`, of y from there on. */
-lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
 
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);

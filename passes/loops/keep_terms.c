@@ -42,7 +42,8 @@ static bool is_place(const keeper *kp, sn_stmt s) {
     sn_module *m = kp->m;
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     int64_t c;
-    if (r->op != SN_LOP_STORE || r->has_mask || sn_ix_uses_vals(m, r->ix) || sn_kern_loads(m, kp->k, r->buf)) return false;
+    if (r->op != SN_LOP_STORE || r->has_mask || sn_ix_uses_vals(m, r->ix) || sn_kern_loads(m, kp->k, r->buf))
+        return false;
     for (sn_stmt t = sn_stmt_walk_first(m, kp->k); t.i; t = sn_stmt_walk_next(m, t))
         if (t.i != s.i && sn_stores(sn_stmt_get(m, t)) && sn_stmt_get(m, t)->buf.i == r->buf.i) return false;
     for (uint32_t d = 0; d < kp->then.n; d++)
@@ -59,7 +60,9 @@ static bool find_value(const keeper *kp, sn_val *in_first, sn_val *in_then) {
     if (!sn_twins_extents(&tw)) return false;
     for (sn_stmt t = region_of(kp, &kp->then); t.i; t = sn_next(m, t)) {
         const sn_stmt_rec *b = sn_stmt_get(m, t);
-        if (sn_is_access(b) || cost[b->op] <= LEAST_COST || b->n_results != 1 || sn_val_get(m, b->result)->dtype != dtype) continue;
+        if (sn_is_access(b) || cost[b->op] <= LEAST_COST || b->n_results != 1 ||
+            sn_val_get(m, b->result)->dtype != dtype)
+            continue;
         for (sn_stmt s = region_of(kp, &kp->first); s.i; s = sn_next(m, s)) {
             const sn_stmt_rec *a = sn_stmt_get(m, s);
             if (a->op != b->op || a->n_results != 1 || !sn_twins_alike(&tw, a->result, b->result)) continue;
@@ -81,7 +84,8 @@ static void keep(const keeper *kp, sn_val in_first, sn_val in_then) {
         from[d] = sn_stmt_axis(m, kp->then.at[d]);
         to[d] = sn_ix_axis(m, sn_stmt_axis(m, kp->first.at[d]));
     }
-    sn_put_store(m, sn_at_after(m, sn_val_get(m, in_first)->def), y, sn_ix_subst(m, place, from, to, kp->then.n), in_first);
+    sn_put_store(m, sn_at_after(m, sn_val_get(m, in_first)->def), y, sn_ix_subst(m, place, from, to, kp->then.n),
+                 in_first);
     sn_val again = sn_put_load(m, sn_at_before(m, sn_val_get(m, in_then)->def), y, place);
     sn_val_replace(m, kp->k, in_then, again);
     sn_kern_dead_code(m, kp->k);

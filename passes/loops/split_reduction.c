@@ -301,7 +301,8 @@ static int64_t parts_for_threads(const cut *c, bool inner) {
     if (is_product && (product.m > 1 || product.n > 1)) return 1;
     sn_stmt end = sn_stmt_walk_skip(c->m, c->nest);
     for (sn_stmt s = c->nest; s.i != end.i; s = sn_stmt_walk_next(c->m, s)) values += sn_stmt_get(c->m, s)->n_results;
-    int64_t parts = sn_ceil_div(threads, blocks), cycles = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), values) / lanes;
+    int64_t parts = sn_ceil_div(threads, blocks),
+            cycles = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), values) / lanes;
     return cycles - cycles / parts > SN_HOST_WAKE ? parts : 1;
 }
 

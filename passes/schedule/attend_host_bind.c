@@ -410,8 +410,8 @@ static sn_val weights_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane,
 static product product_of_sums(const binder *b) {
     const sn_attend_plan *p = b->p;
     if (p->across)
-        return (product){p->sums,       b->a->c.n,   p->vectors,     p->lanes, p->keys,
-                         b->sums_block, v_of_column, weights_of_tile};
+        return (product){p->sums, b->a->c.n,     p->vectors,  p->lanes,
+                         p->keys, b->sums_block, v_of_column, weights_of_tile};
     return (product){p->sums, slots(b), p->v_vectors, p->columns, p->keys, b->sums_block, weight_of_tile, v_of_tile};
 }
 

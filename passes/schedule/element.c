@@ -58,7 +58,8 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
-            bool steps = sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_HOST_APART_STEP;
+            bool steps =
+                sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_HOST_APART_STEP;
             if (steps) sn_schedule_smaller(&fl.near, bytes);
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;

@@ -34,8 +34,9 @@ sn_status sn_schedule_tile_host_candidates(sn_sched_list *out, sn_pass_ctx *cx, 
     sn_schedule_tile t;
     sn_sched sc = *pinned;
     sn_schedule_find_tile(&t, cx, k, sh);
-    if (!t.n_staged || (pinned->cls != SN_SCHED_NONE && pinned->block_y < 2)) return SN_OK;
-    int64_t along = extent_at(cx->m, sh, t.along), across = extent_at(cx->m, sh, t.across), row = SN_HOST_LINE / t.widest;
+    if (!t.n_staged || pinned->block_x > 1 || (pinned->cls != SN_SCHED_NONE && pinned->block_y < 2)) return SN_OK;
+    int64_t along = extent_at(cx->m, sh, t.along), across = extent_at(cx->m, sh, t.across),
+            row = SN_HOST_LINE / t.widest;
     uint32_t vector = sn_widest(cx, t.widest);
     if (pinned->cls == SN_SCHED_NONE && (along < vector || across < SN_TILE_SMALL_AXIS)) return SN_OK;
     while (vector > along) vector /= 2;
@@ -56,12 +57,12 @@ typedef struct binder {
     sn_kern k;
     const sn_schedule_shape *sh;
     sn_schedule_tile t;
-    int64_t rows, columns;          /* of a tile */
-    int64_t lanes;                  /* of a vector */
-    int64_t all_rows, all_columns;  /* extents of the loops */
-    sn_axis axes[SN_MAX_CHAIN];     /* outer axes ... */
-    sn_ix first[SN_MAX_CHAIN];      /* ... and what they are at the first element of the tile */
-    sn_ix edge;                     /* number of extents that the tile reaches over */
+    int64_t rows, columns;         /* of a tile */
+    int64_t lanes;                 /* of a vector */
+    int64_t all_rows, all_columns; /* extents of the loops */
+    sn_axis axes[SN_MAX_CHAIN];    /* outer axes ... */
+    sn_ix first[SN_MAX_CHAIN];     /* ... and what they are at the first element of the tile */
+    sn_ix edge;                    /* number of extents that the tile reaches over */
 } binder;
 
 static sn_val put_test(binder *b, sn_cursor at, sn_val mask, sn_ix e, int64_t extent, int64_t side) {
@@ -76,8 +77,7 @@ static void put_tile(binder *b, sn_cursor at, const sn_stmt_vec *body, bool mask
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < b->sh->outer.n; k++) with[k] = b->first[k];
     sn_ix row = sn_ix_add(m, with[b->t.across], sn_host_loop(m, b->k, &at, "r", b->rows, SN_AXIS_SEQ));
-    if (masked && b->all_rows % b->rows)
-        at = sn_at_end(b->k, sn_put_if(m, at, row, sn_ix_const(m, b->all_rows)));
+    if (masked && b->all_rows % b->rows) at = sn_at_end(b->k, sn_put_if(m, at, row, sn_ix_const(m, b->all_rows)));
     sn_ix u = sn_host_loop(m, b->k, &at, "u", b->columns / b->lanes, SN_AXIS_SEQ);
     sn_ix v = sn_host_loop(m, b->k, &at, "v", b->lanes, SN_AXIS_VECTOR);
     sn_ix column = sn_ix_add(m, with[b->t.along], sn_ix_fma(m, b->lanes, u, v));
