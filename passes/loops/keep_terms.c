@@ -7,8 +7,8 @@
  * keeps rows in registers (schedule/stage.c). Pays where the value takes more than to store and to load it, and where the row
  * stays in the cache of a core; longer ones are read once by online-softmax.
  *
- * Legal where the value is of the dtype of y, and y is stored once in the kernel, at one place for each iteration, and not
- * loaded. Cost: pairs of nests of a kernel times statements in them.
+ * Legal where the value is of the dtype of y, and y is stored once in the kernel, at one place for each iteration and behind the
+ * value, and not loaded. Cost: pairs of nests of a kernel times statements in them.
  */
 #include "passes/base/twins.h"
 #include "passes/schedule/constants.h"
@@ -51,14 +51,14 @@ static bool is_place(const keeper *kp, sn_stmt s) {
     return stays_near(kp, r->buf);
 }
 
-/* The last value of `then` that takes long, is of y's dtype, and was computed in `first`. */
+/* The last value of `then` in front of the store that takes long, is of y's dtype, and was computed in `first`. */
 static bool find_value(const keeper *kp, sn_val *in_first, sn_val *in_then) {
     sn_module *m = kp->m;
     sn_twins tw = {.m = m, .k = kp->k, .one = &kp->first, .two = &kp->then, .twin = {.arena = kp->cx->scratch}};
     sn_dtype dtype = sn_buf_get(m, sn_stmt_get(m, kp->store)->buf)->dtype;
     bool found = false;
     if (!sn_twins_extents(&tw)) return false;
-    for (sn_stmt t = region_of(kp, &kp->then); t.i; t = sn_next(m, t)) {
+    for (sn_stmt t = region_of(kp, &kp->then); t.i != kp->store.i; t = sn_next(m, t)) {
         const sn_stmt_rec *b = sn_stmt_get(m, t);
         if (sn_is_access(b) || cost[b->op] <= LEAST_COST || b->n_results != 1 ||
             sn_val_get(m, b->result)->dtype != dtype)
