@@ -13,7 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char PASSES[] = "function(sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse,adce)";
+#define FIRST_PASSES "sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse"
+static const char PASSES[] = "function(" FIRST_PASSES ",adce)";
+/* Lanes of class element that are some elements apart, or of several loads that are side by side (colours of a pixel, parts of a complex
+ * number), are one vector where the back end knows how their addresses are aligned. */
+static const char PASSES_OF_ELEMENTS[] = "function(" FIRST_PASSES ",infer-alignment,adce)";
 
 typedef struct job {
     sn_cg cg;
@@ -107,7 +111,8 @@ static sn_status emit_module(job *j, LLVMModuleRef mod) {
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(fit_machine(j, &needs));
-    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, PASSES));
+    bool elements = sn_kern_get(j->m, j->k)->sched.cls == SN_SCHED_ELEMENT;
+    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, elements ? PASSES_OF_ELEMENTS : PASSES));
     sn_nvptx_widen(&j->cg, mod);
     return take_ptx(j, mod, j->cg.tm);
 }

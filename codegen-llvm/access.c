@@ -101,10 +101,13 @@ static bool values_vary(sn_gen *g, sn_ix e);
 
 static bool is_posted(const sn_gen *g, const access *a) { return g->gpu && a->b->scope == SN_BUF_POSTED; }
 
-/* Halves that a thread keeps while its block waits for others, or of columns until it has their sums, stay the words that they are,
- * from their store to their load: what they were widened to takes twice the registers, and the compiler would keep that instead. */
+/* Halves that a thread keeps while its block waits for others (of a team: more than have room one by one), or of columns until it has
+ * their sums, stay the words that they are, from their store to their load: what they were widened to takes twice the registers, and the
+ * compiler would keep that instead. */
 static bool keeps_words(const sn_gen *g, const access *a) {
+    enum { ONE_BY_ONE = 32 };
     bool waits = sn_kern_posts(g->m, g->kern) || (g->k->sched.cls == SN_SCHED_OUTER && g->threads_y > 1);
+    waits |= g->teams && a->b->private_size > ONE_BY_ONE;
     return g->gpu && a->b->scope == SN_BUF_REG && sn_dtype_bytes(a->b->dtype) == 2 && waits;
 }
 

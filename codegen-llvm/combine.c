@@ -111,6 +111,11 @@ static void combine_doubles(sn_gen *g, lv *x, uint32_t lanes) {
     sn_gen_sumexp(g, SN_F64, x, all, lanes);
 }
 
+void sn_gen_sumexp_vectors(sn_gen *g, sn_dtype t, lv *state, lv *x, uint32_t n, uint32_t lanes) {
+    for (uint32_t k = 0; k < 2 * n; k++) x[k] = sn_em_splat(&g->em, x[k], lanes);
+    sn_gen_sumexp_over(g, t, state, x, n, halve, lanes);
+}
+
 void sn_gen_combine_lanes(sn_gen *g, const sn_gen_states *st, lv *state, uint32_t lanes) {
     for (uint32_t c = 0; c < st->n_combs; c++) {
         sn_gen_states one = sn_gen_states_of_one(st, c);

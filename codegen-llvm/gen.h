@@ -369,6 +369,8 @@ lv sn_gen_extreme_f64(sn_em *em, sn_comb comb, lv *x, uint32_t n);
  * state costs one e^. */
 typedef void sn_gen_over(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width);
 void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
+/* The same of n states (x[2k], x[2k+1]) of each of them. */
+void sn_gen_sumexp_over(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n, sn_gen_over *over, uint32_t width);
 
 /* ---- packed.c ---- */
 /* Where they are bytes: the state with x, lane by lane; all lanes of the state become one. false: nothing was done. */
@@ -400,6 +402,8 @@ lv sn_gen_byte_op(sn_gen *g, sn_lop op, sn_dtype t, const lv *in, uint32_t n);
 
 /* ---- combine.c ---- */
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
+/* One state of n vectors of so many states (x[2k], x[2k+1]) of sumexp. */
+void sn_gen_sumexp_vectors(sn_gen *g, sn_dtype t, lv *state, lv *x, uint32_t n, uint32_t lanes);
 /* state = n states combined pairwise, sumexp all at once; state k of number i is x[k*n + i]. */
 void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state);
 /* Those of combiner c alone. */

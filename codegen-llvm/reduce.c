@@ -206,6 +206,29 @@ static void combine_kept(sn_gen *g, const sn_gen_states *st, uint32_t c, const y
     for (int64_t i = 1; i < n; i++) sn_gen_combine(g, &one, state, y->x[0] + i);
 }
 
+/* Vectors of sumexp that one maximum is taken of: their elements are registers until it is there. */
+enum { VECTORS_OF = 16 };
+
+/* A written-out sumexp over vectors, whose lanes stay apart: several vectors become one state at a time. */
+static void unrolled_vectors(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n, uint32_t lanes) {
+    uint32_t most = lanes < VECTORS_OF ? VECTORS_OF / lanes : 1, there = 0, done = 0;
+    lv *all = SN_NEWN(g->arena, lv, 2 * (size_t)n), *some = SN_NEWN(g->arena, lv, 2 * (size_t)most);
+    for (int64_t i = 0; i < n; i++) {
+        sn_gen_part_used(g, s, i, n);
+        sn_gen_fix(g, s->axis, i);
+        g->apart = lanes;
+        run_region(g, s, some + 2 * there++);
+        g->apart = 0;
+        sn_gen_unfix(g);
+        if (g->status != SN_OK) return;
+        if (there < most && i + 1 < n) continue;
+        sn_gen_sumexp_vectors(g, st->dtypes[0], all + 2 * done++, some, there, lanes);
+        there = 0;
+    }
+    for (uint32_t k = 0; k < 2; k++) state[k] = all[k];
+    if (done > 1) sn_gen_sumexp(g, st->dtypes[0], state, all, done);
+}
+
 /* Every other iteration is combined with those before it. */
 static void unrolled(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *state, int64_t n) {
     yielded all[SN_COUNT(st->combs)];
@@ -300,6 +323,28 @@ static uint32_t lanes_to_keep(sn_gen *g, const sn_stmt_rec *s) {
     return s && sn_gen_runs_as_lanes(g, s) ? (uint32_t)sn_gen_extent(g, s->axis) : 0;
 }
 
+/* Is there room for the elements of several vectors? Where so many threads are to be resident that each has 64 registers, more is spilt. */
+static bool has_registers(const sn_gen *g) {
+    enum { CROWDED = 1024 };
+    uint64_t blocks = g->k->sched.min_blocks ? g->k->sched.min_blocks : 1;
+    return blocks * g->threads_x * g->threads_y < CROWDED;
+}
+
+/* Lanes of vectors that a written-out sumexp of a GPU takes several of at a time. f64 has two exponentials in two lanes anyway. */
+static uint32_t lanes_of_vectors(sn_gen *g, const sn_stmt_rec *s) {
+    const sn_stmt_rec *part = sn_stmt_get(g->m, s->first), *yield = sn_stmt_get(g->m, s->last);
+    if (!g->gpu || g->lanes > 1 || g->apart || s->kind != SN_AXIS_UNROLL || sn_gen_extent(g, s->axis) < 2) return 0;
+    if (!has_registers(g)) return 0;
+    while (part->op != SN_LOP_REDUCE && !sn_lop_has_region(part->op) && part->next.i)
+        part = sn_stmt_get(g->m, part->next);
+    if (part->op != SN_LOP_REDUCE || part->kind != SN_AXIS_VECTOR || sn_stmt_get(g->m, part->next) != yield) return 0;
+    if (s->n_combs != 1 || part->n_combs != 1 || s->combs[0] != SN_COMB_SUMEXP || part->combs[0] != SN_COMB_SUMEXP)
+        return 0;
+    for (uint32_t k = 0; k < 2; k++)
+        if (yield->in[k].i != part->result.i + k || sn_val_get(g->m, yield->in[k])->dtype == SN_F64) return 0;
+    return sn_gen_runs_as_lanes(g, part) ? (uint32_t)sn_gen_extent(g, part->axis) : 0;
+}
+
 static bool is_plain(const sn_gen *g, const sn_stmt_rec *s) {
     for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next)
         if (sn_lop_has_region(sn_stmt_get(g->m, t)->op)) return false;
@@ -380,12 +425,13 @@ void sn_gen_reduce(sn_gen *g, sn_stmt_rec *s) {
     int64_t n = sn_gen_extent(g, s->axis);
     bool written_out =
         n == 1 || sn_gen_waits_for_parts(g, s) || ((s->kind == SN_AXIS_UNROLL || s->kind == SN_AXIS_VECTOR) && n >= 0);
-    uint32_t lanes = lanes_to_keep(g, s);
+    uint32_t lanes = lanes_to_keep(g, s), of_vectors = lanes_of_vectors(g, s);
     if (lanes) g->apart = lanes;
     if (by_keys(g, s, state) || by_key_rows(g, s, state) || by_key_loop(g, s, state)) (void)0;
     else if (sn_gen_is_block(g, s->kind)) across_threads(g, s, &st, state);
     else if (g->gpu && s->kind == SN_AXIS_WARP) across_warp(g, s, &st, state, n);
     else if (s->kind == SN_AXIS_VECTOR && as_vector(g, s, &st, state, n)) (void)0;
+    else if (of_vectors) unrolled_vectors(g, s, &st, state, n, of_vectors);
     else if (written_out) unrolled(g, s, &st, state, n);
     else sequential(g, s, &st, state);
     if (lanes) g->apart = 0;

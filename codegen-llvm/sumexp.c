@@ -2,7 +2,7 @@
  *
  * As many states as meet at a place are combined at once: their maximum first, then one e^ a state. The lanes of a
  * vector and the iterations of a written-out axis cost one e^ each that way, and only their result is rescaled further
- * out. Two states give the same bits in either order (products are not contracted), as butterflies over threads need
+ * out; on a GPU several vectors of a written-out axis are one such place (reduce.c). Two states give the same bits in either order (products are not contracted), as butterflies over threads need
  * it.
  */
 #include <math.h>
@@ -76,16 +76,24 @@ void sn_gen_sumexp(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n) {
     state[1] = sn_math_cast(em, t, wide, doubles ? sum_of(em, m, s) : s);
 }
 
-void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width) {
+void sn_gen_sumexp_over(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n, sn_gen_over *over, uint32_t width) {
     sn_em *em = &g->em;
     sn_gen_states max = {.n_combs = 1, .n = 1, .combs = {SN_COMB_MAX}, .dtypes = {computed_in(t)}}, sum = max;
     sum.combs[0] = SN_COMB_SUM;
-    for (uint32_t k = 0; k < 2; k++) x[k] = sn_math_cast(em, max.dtypes[0], t, x[k]);
-    lv m = x[0];
+    lv *in = SN_NEWN(g->arena, lv, 2 * n), *a = SN_NEWN(g->arena, lv, n);
+    for (uint32_t k = 0; k < 2 * n; k++) in[k] = sn_math_cast(em, max.dtypes[0], t, x[k]);
+    for (uint32_t k = 0; k < n; k++) a[k] = in[2 * k];
+    lv m = tree(em, sn_em_fmax, a, n);
     over(g, &max, &m, width);
-    lv s = term(em, x, sn_em_splat(em, shift_by(em, m), sn_em_lanes(x[0])));
+    lv shift = sn_em_splat(em, shift_by(em, m), sn_em_lanes(in[0]));
+    for (uint32_t k = 0; k < n; k++) a[k] = term(em, in + 2 * k, shift);
+    lv s = tree(em, plus, a, n);
     over(g, &sum, &s, width);
     if (g->gpu && max.dtypes[0] == SN_F64) s = sum_of(em, m, s);
-    x[0] = sn_math_cast(em, t, max.dtypes[0], m);
-    x[1] = sn_math_cast(em, t, max.dtypes[0], s);
+    state[0] = sn_math_cast(em, t, max.dtypes[0], m);
+    state[1] = sn_math_cast(em, t, max.dtypes[0], s);
+}
+
+void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width) {
+    sn_gen_sumexp_over(g, t, x, x, 1, over, width);
 }

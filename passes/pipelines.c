@@ -6,7 +6,7 @@
  * split-quotients loops.
  * hoist-factor and mixed-order-reduction look at kernels that are fused; mixed-order-reduction goes before collapse,
  * which would hide where rows end, and leaves something to licm. reorder-reductions has collapse merge what it put side by
- * side, and leaves alone what fuse has to match. split-groups comes when axes are as long as they get.
+ * side, and leaves alone what fuse has to match. split-groups and split-digits come when axes are as long as they get.
  * online-softmax needs the nests of a row in one kernel, and comes before store-across and split-reduction, which cut them apart. What
  * comes after schedule needs axes that are bound; order-kernels, reverse-grid and start-early want the kernels that are launched, and reverse-grid their order; async-copy looks at
  * the barriers of sync.
@@ -16,7 +16,7 @@
 #define PIPELINE                                                                                               \
     "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,gates,to-loops,"      \
     "simplify-index,drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
-    "reorder-reductions,short-rows,collapse,split-groups,simplify-index,keep-terms,online-softmax,store-across,finish-results,split-reduction,"       \
+    "reorder-reductions,short-rows,collapse,split-groups,split-digits,simplify-index,keep-terms,online-softmax,store-across,finish-results,split-reduction,"       \
     "split-scan,join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;

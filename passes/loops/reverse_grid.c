@@ -5,7 +5,8 @@
  *  -> k1: loop g in 8192 : grid { ... load x[-4096*g + 33550336 + ..] }    from its end to its beginning
  *
  * The cache (L2) then still has what k0 touched last, which is what k1 wants first; in the same direction each line would be
- * gone just before it is wanted. Norms and softmax of rows that no cluster has room for read them twice like that, and so
+ * gone just before it is wanted. Blocks that all run at once and share what they walk through (those of a reduction over columns) go
+ * together, step by step: then it is their steps that have a direction. Norms and softmax of rows that no cluster has room for read them twice like that, and so
  * does any chain of kernels that could not be merged. Buffers that the cache holds as a whole, and kernels that walk in no
  * one direction, have no say.
  *
@@ -16,10 +17,15 @@
  */
 #include "passes/base/nest.h"
 
-enum { SAMPLES = 8 };
+enum {
+    SAMPLES = 8,
+    LEAST_STEPS = 4,
+    LEAST_ROOM = 2 /* registers: half of the threads that there may be run at once */
+};
 
 typedef struct walker {
     sn_module *m;
+    const sn_target *t;
     sn_kern k;
     sn_stmt grid; /* its one grid loop; none: it has no direction */
     int64_t blocks;
@@ -38,8 +44,9 @@ static bool is_free(const sn_module *m, sn_kern k) {
     return r->scheduled && plain && sn_sched_cluster(&r->sched) == 1 && !sn_kern_posts(m, k);
 }
 
-static walker look(sn_module *m, sn_kern k) {
-    walker w = {.m = m, .k = k};
+static walker look(sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    walker w = {.m = m, .t = cx->target, .k = k};
     sn_stmt first = sn_kern_get(m, k)->first;
     if (!is_free(m, k) || !first.i || !is_grid(m, first)) return w;
     for (sn_stmt s = sn_stmt_walk_next(m, first); s.i; s = sn_stmt_walk_next(m, s)) {
@@ -52,24 +59,22 @@ static walker look(sn_module *m, sn_kern k) {
     return w;
 }
 
-typedef struct block {
-    sn_axis grid;
+typedef struct turn {
+    sn_axis axis;
     int64_t number;
-} block;
+} turn;
 
-static int64_t at_block(void *user, sn_ix_kind kind, uint32_t id) {
-    const block *b = user;
-    return kind == SN_IX_AXIS && id == b->grid.i ? b->number : 0;
+static int64_t at_turn(void *user, sn_ix_kind kind, uint32_t id) {
+    const turn *t = user;
+    return kind == SN_IX_AXIS && id == t->axis.i ? t->number : 0;
 }
 
-/* 1: block g touches what is about g/blocks of the buffer's size from its beginning; -1: from its end; 0: neither. */
-static int direction_of(const walker *w, sn_ix e, int64_t size) {
-    sn_axis grid = sn_stmt_axis(w->m, w->grid);
+/* 1: iteration i of n touches what is about i/n of the buffer's size from its beginning; -1: from its end; 0: neither. */
+static int direction_of(sn_module *m, sn_axis axis, int64_t n, sn_ix e, int64_t size) {
     int64_t off[2] = {0, 0};
     for (int64_t i = 0; i <= SAMPLES; i++) {
-        block b = {grid, i * (w->blocks - 1) / SAMPLES};
-        double at = (double)sn_ix_eval(w->m, e, at_block, &b) / (double)size,
-               part = (double)b.number / (double)w->blocks;
+        turn t = {axis, i * (n - 1) / SAMPLES};
+        double at = (double)sn_ix_eval(m, e, at_turn, &t) / (double)size, part = (double)t.number / (double)n;
         for (int back = 0; back < 2; back++) {
             double d = at - (back ? 1 - part : part);
             off[back] += d > 1.0 / SAMPLES || d < -1.0 / SAMPLES;
@@ -78,15 +83,30 @@ static int direction_of(const walker *w, sn_ix e, int64_t size) {
     return !off[0] ? 1 : !off[1] ? -1 : 0;
 }
 
+/* Blocks that all run at once walk together, by the outermost loop that a thread goes through step by step. */
+static int direction_of_steps(const walker *w, sn_stmt s, sn_ix e, int64_t size) {
+    const sn_sched *sc = &sn_kern_get(w->m, w->k)->sched;
+    int64_t threads = (int64_t)sc->block_x * (sc->block_y ? sc->block_y : 1), n = 0;
+    sn_axis axis = {0};
+    if (w->blocks * threads * LEAST_ROOM > (int64_t)w->t->units * w->t->unit_threads) return 0;
+    for (sn_stmt p = sn_stmt_get(w->m, s)->parent; p.i; p = sn_stmt_get(w->m, p)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(w->m, p);
+        if (sn_is_nest(r) && r->kind == SN_AXIS_SEQ) axis = sn_stmt_axis(w->m, p);
+    }
+    if (!axis.i || !sn_ix_is_const(w->m, sn_axis_get(w->m, axis)->extent, &n) || n < LEAST_STEPS) return 0;
+    return direction_of(w->m, axis, n, e, size);
+}
+
 /* In which direction the kernel walks through b. */
-static int direction(const walker *w, sn_buf b) {
+static int direction(const walker *w, sn_buf b, bool before) {
     int64_t size;
     if (!w->grid.i || !sn_ix_is_const(w->m, sn_buf_get(w->m, b)->size, &size) || size <= 0) return 0;
     sn_stmt end = sn_stmt_walk_skip(w->m, w->grid);
     for (sn_stmt s = w->grid; s.i != end.i; s = sn_stmt_walk_next(w->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(w->m, s);
         if (!sn_is_access(r) || !sn_buf_eq(r->buf, b) || sn_ix_uses_vals(w->m, r->ix)) continue;
-        int found = direction_of(w, r->ix, size);
+        int found = direction_of(w->m, sn_stmt_axis(w->m, w->grid), w->blocks, r->ix, size);
+        if (!found && before) found = direction_of_steps(w, s, r->ix, size);
         if (found) return found;
     }
     return 0;
@@ -107,7 +127,7 @@ static int64_t same_way(const walker *before, const walker *w) {
     const sn_kern_rec *r = sn_kern_get(w->m, w->k);
     for (uint32_t i = 0; i < r->params.n; i++) {
         sn_buf b = r->params.at[i];
-        int way = sn_kern_loads(w->m, w->k, b) ? direction(before, b) * direction(w, b) : 0;
+        int way = sn_kern_loads(w->m, w->k, b) ? direction(before, b, true) * direction(w, b, false) : 0;
         bytes += way * sn_buf_bytes(w->m, b);
     }
     return bytes;
@@ -122,7 +142,7 @@ static bool should_reverse(sn_pass_ctx *cx, uint32_t at, const walker *w) {
         if (sn_kern_get(cx->m, k)->alternative_of.i || sn_kern_eq(k, instead_of)) continue;
         int64_t bytes = bytes_touched(cx->m, k);
         if (bytes > cache / 2) {
-            walker before = look(cx->m, k);
+            walker before = look(cx, k);
             return same_way(&before, w) > cache / 2;
         }
         between = sn_add_clamped(between, bytes);
@@ -134,7 +154,7 @@ sn_status sn_pass_reverse_grid(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target || !cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 1; i < m->kernels.n; i++) {
-        walker w = look(m, m->kernels.at[i]);
+        walker w = look(cx, m->kernels.at[i]);
         if (!w.grid.i || !should_reverse(cx, i, &w)) continue;
         sn_axis g = sn_stmt_axis(m, w.grid);
         sn_ix back = sn_ix_sub(m, sn_ix_const(m, w.blocks - 1), sn_ix_axis(m, g));

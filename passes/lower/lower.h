@@ -25,6 +25,7 @@ typedef struct sn_lower_node {
     bool constant;        /* made of constants alone, by */
     bool for_runs;        /* what is not, through views */
     int64_t bytes;        /* that an inlining user reads instead of its elements (saturating) */
+    bool kept;            /* somebody reads it otherwise than element by element on the way to an output */
     bool within;          /* a member of an attention: computed in its nest */
     bool written;         /* a reduction of few elements is in it, not realized: combined where it is read */
     bool joined;   /* several read it, one of them beside another product: what its own product becomes at once */

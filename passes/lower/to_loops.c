@@ -230,12 +230,17 @@ static void give_order(sn_lower *lw, sn_nd x, const int64_t *order) {
     lw->nodes[x.i].order = own;
 }
 
+/* A GPU has tiles and bricks for what lies across the output that it is an element of: memory of its own saves nothing. */
+static bool is_passed_on(const sn_lower *lw, sn_nd x) {
+    return lw->cx->target->is_gpu && lw->nodes[x.i].users == 1 && !lw->nodes[x.i].kept;
+}
+
 /* The first copy of what a nest makes says in which order that is stored. */
 static void decide_copy(sn_lower *lw, sn_nd x) {
     int64_t perm[SN_MAX_RANK];
     sn_nd base = permuted_base(perm, lw, x);
     if (lw->nodes[x.i].buf.i || !takes_order(lw, base)) {
-        lw->nodes[x.i].realized = true;
+        lw->nodes[x.i].realized = lw->nodes[x.i].buf.i || !is_passed_on(lw, x);
         return;
     }
     give_order(lw, base, perm);
@@ -301,6 +306,22 @@ static bool is_as_large(const sn_lower *lw, const sn_node_rec *n, uint32_t k) {
     for (uint32_t i = 0; i < t->rank; i++)
         if (!sn_ix_eq(t->shape[i], n->type.shape[i])) return false;
     return true;
+}
+
+/* Has it the elements of its operand, in some order? */
+static bool is_same_elements(const sn_node_rec *n) {
+    return n->op == SN_OP_RESHAPE || n->op == SN_OP_PERMUTE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
+}
+
+/* Whose elements each become one of an output, and nothing else. Operands have smaller ids. */
+static void find_kept(sn_lower *lw) {
+    for (uint32_t i = lw->m->graph.nodes.count; i-- > 1;) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        for (uint32_t k = 0; k < n->n_in && lw->nodes[i].live; k++) {
+            bool passes = is_same_elements(n) || (is_by_element(n) && is_as_large(lw, n, k));
+            lw->nodes[n->in[k].i].kept |= !passes || lw->nodes[i].kept;
+        }
+    }
 }
 
 /* A sum that goes on beside another product, as residual sums of networks do, is what its own product leaves in memory: then
@@ -616,6 +637,12 @@ static bool is_view_of_copy(const sn_lower *lw, sn_nd x) {
     return n->op == SN_OP_COPY;
 }
 
+/* A copy that an output shows with other sizes is that output, if no nest stores its result (conv, else x) so. */
+static sn_nd stored_as_copied(const sn_lower *lw, sn_nd base, sn_nd stored) {
+    bool own = sn_node_get(lw->m, base)->op == SN_OP_COPY && !lw->nodes[base.i].buf.i && lw->nodes[base.i].live;
+    return own ? base : stored;
+}
+
 /* Outputs claim the node that computes them; what is left (an input, a constant, a node given twice) is copied. */
 static void claim_outputs(sn_lower *lw) {
     sn_graph_ir *g = &lw->m->graph;
@@ -626,7 +653,8 @@ static void claim_outputs(sn_lower *lw) {
         lw->outputs[k].buf = b;
         sn_nd base = output_base(lw, x);
         if (is_view_of_copy(lw, base)) continue;
-        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i) base = permuted_conv(lw, x);
+        if (!always_realized(lw, sn_node_get(lw->m, base)) || lw->nodes[base.i].buf.i)
+            base = stored_as_copied(lw, base, permuted_conv(lw, x));
         sn_lower_node *info = &lw->nodes[base.i];
         if (!info->buf.i && sn_node_get(lw->m, base)->op != SN_OP_INPUT) {
             info->buf = b;
@@ -709,6 +737,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     count_users(&lw);
     find_constants(&lw);
     find_joined(&lw);
+    find_kept(&lw);
     make_input_buffers(&lw);
     SN_TRY(sn_lower_check_sizes(&lw));
     sn_lower_make_states(&lw);

@@ -8,8 +8,8 @@
  * of 186. The runs of the loads come to shared memory as they lie (cp.async, where elements or words of them are 4 bytes), and
  * the body goes along the runs of the stores. brick_bind.c has the picture.
  *
- * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, without a
- * mask, of a buffer that the kernel does not write. All else is accessed as it is. Class tile has two loops, and squares in registers
+ * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, back or forth, of
+ * a buffer that the kernel does not write, with masks that hide little of it. All else is accessed as it is. Class tile has two loops, and squares in registers
  * between them: it does better where rows are whole vectors of words that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both
  * sides walk, and needs nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
  * brick for that.
@@ -29,11 +29,13 @@
 
 static bool find_walk(sn_schedule_walk *w, sn_module *m, const sn_schedule_brick *b, const sn_chain *outer,
                       const sn_stmt_rec *r) {
-    *w = (sn_schedule_walk){.n = 0};
-    if (r->has_mask || sn_ix_uses_vals(m, r->ix)) return false;
+    *w = (sn_schedule_walk){.hidden = r->has_mask};
+    if (sn_ix_uses_vals(m, r->ix)) return false;
     for (uint32_t p = 0; p < b->n; p++) {
         sn_axis ax = sn_stmt_axis(m, outer->at[p]);
-        if (!sn_ix_coef(m, r->ix, ax, &w->strides[p]) || w->strides[p] < 0) return false;
+        if (!sn_ix_coef(m, r->ix, ax, &w->strides[p])) return false;
+        w->back[p] = w->strides[p] < 0;
+        w->strides[p] = llabs(w->strides[p]);
     }
     int64_t run = 1;
     for (uint32_t p = 0; p < b->n;) {
@@ -53,22 +55,70 @@ static bool find_walk(sn_schedule_walk *w, sn_module *m, const sn_schedule_brick
 /* Elements that follow each other in both walks. */
 static int64_t in_common(const sn_schedule_brick *b, const sn_schedule_walk *x, const sn_schedule_walk *y) {
     int64_t run = 1;
-    for (uint32_t k = 0; k < x->n && k < y->n && x->at[k] == y->at[k]; k++)
+    for (uint32_t k = 0; k < x->n && k < y->n && x->at[k] == y->at[k] && !x->back[x->at[k]]; k++)
         run = sn_mul_clamped(run, b->extents[x->at[k]]);
     return run;
 }
 
-static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_stmt_rec *r,
+/* Does it walk some loop back? */
+static bool turns_round(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    for (uint32_t k = 0; k < w->n; k++)
+        if (w->back[w->at[k]] && b->extents[w->at[k]] > 1) return true;
+    return false;
+}
+
+/* The part of all iterations for which a test holds, in thousandths; of what is no test of a loop: none. */
+static int64_t part_that_holds(const sn_schedule_brick *b, sn_module *m, const sn_chain *outer, sn_val mask) {
+    enum { ALL = 1000 };
+    const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, mask)->def);
+    int64_t n, holds = ALL;
+    if (r->op == SN_LOP_AND)
+        return part_that_holds(b, m, outer, r->in[0]) * part_that_holds(b, m, outer, r->in[1]) / ALL;
+    if (r->op != SN_LOP_IN || !sn_ix_is_const(m, r->bound, &n)) return 0;
+    for (uint32_t p = 0; p < b->n; p++) {
+        int64_t c, from = sn_ix_get(m, r->ix)->c0;
+        sn_axis ax = sn_stmt_axis(m, outer->at[p]);
+        if (!sn_ix_uses_axis(m, r->ix, ax)) continue;
+        if (holds != ALL || !sn_ix_coef(m, r->ix, ax, &c) || llabs(c) != 1) return 0;
+        if (c < 0) from -= b->extents[p] - 1;
+        int64_t low = from > 0 ? from : 0, high = from + b->extents[p] < n ? from + b->extents[p] : n;
+        holds = high > low ? (high - low) * ALL / b->extents[p] : 0;
+    }
+    return holds;
+}
+
+/* Of what a mask hides a brick loads something else, which has to be little. */
+static bool is_mostly_there(const sn_schedule_brick *b, sn_module *m, const sn_chain *outer, const sn_stmt_rec *r) {
+    enum { MOST = 875 };
+    return !r->has_mask || part_that_holds(b, m, outer, r->in[0]) >= MOST;
+}
+
+/* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
+static uint32_t whole_vector(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    uint32_t v = sn_pow2_divisor(b->extents[w->at[0]]);
+    for (uint32_t p = 0; p < b->n; p++)
+        if (p != w->at[0] && b->extents[p] > 1) v = sn_least(v, sn_pow2_divisor(w->strides[p]));
+    return v;
+}
+
+/* Is what it has to find in order as near for the stores? Lanes of class element have whole vectors that lie the other way round, and single
+ * elements of all others, which are too many of what is less than a word. */
+static bool lies_alike(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+    uint32_t same = 0;
+    while (same < w->n && same < b->stored.n && w->at[same] == b->stored.at[same]) same++;
+    if (same < w->n) return false;
+    return bytes >= SN_TILE_WORD || !turns_round(b, w) || whole_vector(b, w) * bytes >= SN_BRICK_VECTOR;
+}
+
+static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer, const sn_stmt_rec *r,
                    const sn_schedule_walk *w) {
-    int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    int64_t all = bytes;
     for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
     if (sn_kern_stores(m, k, r->buf) || sn_buf_bytes(m, r->buf) < all / 2)
         return false; /* what is read again is in the cache */
-    uint32_t same = 0;
-    while (same < w->n && same < b->stored.n && w->at[same] == b->stored.at[same]) same++;
-    if (same == w->n)
-        return false; /* it has nothing else to find in order: parts of lines are as near for the stores */
-    return in_common(b, w, &b->stored) * sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype) < SN_BRICK_RUN;
+    if (!is_mostly_there(b, m, outer, r) || lies_alike(b, w, bytes)) return false;
+    return in_common(b, w, &b->stored) * bytes < SN_BRICK_RUN;
 }
 
 static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer) {
@@ -78,7 +128,9 @@ static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
         sn_schedule_walk w;
         if (sn_lop_has_region(r->op)) return false;
         if (r->op != SN_LOP_STORE) continue;
-        if (!find_walk(&w, m, b, outer, r)) return false;
+        if (r->has_mask || !find_walk(&w, m, b, outer, r)) return false;
+        for (uint32_t p = 0; p < outer->n; p++)
+            if (w.back[p]) return false;
         if (any && (w.n != b->stored.n || in_common(b, &w, &b->stored) != in_common(b, &w, &w))) return false;
         for (uint32_t p = 0; p < outer->n && any; p++) /* vectors and sectors are those of all of them */
             if (w.strides[p] != b->stored.strides[p]) return false;
@@ -102,13 +154,14 @@ void sn_schedule_find_brick(sn_schedule_brick *out, sn_pass_ctx *cx, sn_kern k, 
     if (!find_stores(out, m, k, outer)) return;
     for (sn_stmt s = sn_region_first(m, k, outer->at[outer->n - 1]); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
+        out->n_loads += r->op == SN_LOP_LOAD;
+        if (out->n_staged == SN_MAX_BRICK_LOADS) continue;
         sn_schedule_walk *w = &out->loads[out->n_staged];
-        if (r->op != SN_LOP_LOAD || !find_walk(w, m, out, outer, r) || !stages(out, m, k, r, w)) continue;
+        if (r->op != SN_LOP_LOAD || !find_walk(w, m, out, outer, r) || !stages(out, m, k, outer, r, w)) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         out->staged[out->n_staged++] = s;
         out->bytes += bytes;
         if (bytes > out->widest) out->widest = bytes;
-        if (out->n_staged == SN_MAX_BRICK_LOADS) break;
     }
 }
 
@@ -375,14 +428,6 @@ bool sn_schedule_brick_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
     return b.n_staged;
 }
 
-/* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
-static uint32_t whole_vector(const sn_schedule_brick *b, const sn_schedule_walk *w) {
-    uint32_t v = sn_pow2_divisor(b->extents[w->at[0]]);
-    for (uint32_t p = 0; p < b->n; p++)
-        if (p != w->at[0] && b->extents[p] > 1) v = sn_least(v, sn_pow2_divisor(w->strides[p]));
-    return v;
-}
-
 /* Do threads that store lines find whole sectors to load, as class element has them? */
 static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     sn_schedule_brick t = *b;
@@ -468,6 +513,7 @@ static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w)
     int64_t loaded = b->extents[w->at[0]], stored = stored_side(b, w), side = loaded < stored ? loaded : stored;
     bool sectors = tile_begins_sectors(b, w) && sn_schedule_brick_begins_sectors(b);
     if (is_near(b, w)) return sn_schedule_brick_piece(b, w) >= SN_TILE_WORD;
+    if (w->back[w->at[0]] || (w->hidden && b->n_loads > 1)) return false; /* class tile does not stage that */
     if (w->at[0] == b->stored.at[0]) return false;
     if (b->widest >= SN_TILE_WORD && !(fills_tiles(b, loaded) && fills_tiles(b, stored))) return false;
     uint32_t whole = sn_least(whole_vector(b, w), whole_vector(b, &b->stored));

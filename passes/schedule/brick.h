@@ -9,7 +9,9 @@ enum { SN_MAX_BRICK_LOADS = 4 };
 /* Outer loops in the order in which an access finds them in memory: what follows the last iteration of one is the next iteration
  * of the one behind it. */
 typedef struct sn_schedule_walk {
-    int64_t strides[SN_MAX_CHAIN]; /* by position in the chain of outer loops */
+    int64_t strides[SN_MAX_CHAIN]; /* by position in the chain of outer loops, without their signs */
+    bool back[SN_MAX_CHAIN];       /* ... from the last iteration to the first, as what is turned round has them */
+    bool hidden;                   /* a mask: not all iterations find something there */
     uint32_t at[SN_MAX_CHAIN], n;  /* positions; the one of stride 1 first */
 } sn_schedule_walk;
 
@@ -17,6 +19,7 @@ typedef struct sn_schedule_brick {
     sn_stmt staged[SN_MAX_BRICK_LOADS]; /* loads whose lines are others than those of the stores */
     sn_schedule_walk loads[SN_MAX_BRICK_LOADS], stored;
     uint32_t n_staged;                                  /* 0: the kernel is not for bricks */
+    uint32_t n_loads;                                   /* staged or not */
     uint32_t n;                                         /* outer loops, ... */
     int64_t extents[SN_MAX_CHAIN], sides[SN_MAX_CHAIN]; /* ... with what a brick has of each */
     uint32_t bytes;                                     /* of an element of all staged loads */
@@ -30,7 +33,8 @@ typedef struct sn_schedule_brick_part {
     int64_t bytes, size, align, c0;    /* of an element; of the buffer: elements, bytes, constant part of the offset */
     uint32_t run[SN_MAX_CHAIN], n_run; /* loops inside a run, the fastest first; */
     uint32_t runs[SN_MAX_CHAIN], n_runs; /* that count runs */
-    int64_t steps[SN_MAX_CHAIN];         /* by loop: elements from one iteration to the next */
+    int64_t steps[SN_MAX_CHAIN];         /* by loop: elements from one iteration to the next, */
+    bool back[SN_MAX_CHAIN];             /* ... of a run: to the one before it */
     int64_t length, count, pitch;        /* elements of a run; runs; elements from run to run */
     int64_t common;                      /* elements that the stores find side by side, too, ... */
     uint32_t n_common;                   /* ... by so many loops */

@@ -29,6 +29,7 @@ typedef struct staged {
     sn_ix ix;
     sn_buf buf, shared;
     sn_schedule_brick_part in; /* shared memory */
+    bool hidden;               /* a mask: places may be none of the storage */
 } staged;
 
 typedef struct brick {
@@ -144,10 +145,19 @@ static sn_ix place_of_run(sn_module *m, const sn_schedule_brick_part *q, sn_ix r
     return q->group ? sn_ix_fma(m, q->gap, sn_ix_divc(m, run, q->group), place) : place;
 }
 
-/* The offset of a run, whose own loops are at their first iterations. */
+/* Loops of a run that go back through memory: the last iteration of what a brick has of them comes first. */
+static void turn_back(brick *b, const staged *st, sn_ix *at) {
+    for (uint32_t k = 0; k < st->in.n_run; k++) {
+        uint32_t p = st->in.run[k];
+        if (st->in.back[p]) at[p] = sn_ix_sub(b->m, sn_ix_const(b->m, b->sides[p] - 1), at[p]);
+    }
+}
+
+/* The offset of a run, whose own loops are at the iterations that come first in memory. */
 static sn_ix start_of_run(brick *b, const staged *st, sn_ix run, sn_ix *at) {
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) at[p] = sn_ix_const(b->m, 0);
+    turn_back(b, st, at);
     take_apart(b, st->in.runs, st->in.n_runs, run, at);
     for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(b->m, b->origin[p], at[p]);
     return sn_ix_subst(b->m, st->ix, b->axes, with, b->b.n);
@@ -180,10 +190,12 @@ static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool mas
     if (ends) l.into = sn_put_if(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
     sn_ix lane = open_loop(b, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
     sn_val mask = {0};
-    if (st->in.anywhere && !ends) mask = sn_put_in(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
+    if ((st->in.anywhere && !ends) || (st->hidden && !st->in.anywhere))
+        mask = sn_put_in(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
     if (masked) mask = put_mask(b, l.into, at, st->in.runs, st->in.n_runs, mask);
     if (masked && !st->in.anywhere) {
         take_apart(b, st->in.run, st->in.n_run, sn_ix_scale(m, l.piece, st->in.v), at);
+        turn_back(b, st, at);
         mask = put_mask(b, l.into, at, st->in.run, st->in.n_run, mask);
     }
     sn_cursor end = sn_at_end(b->k, l.into);
@@ -209,16 +221,19 @@ static void put_copies(brick *b, bool masked) {
 /* Where element `at` of a brick is in shared memory. */
 static sn_ix place_of(brick *b, const staged *st, const sn_ix *at) {
     sn_module *m = b->m;
-    sn_ix place = sn_ix_const(m, 0), with[SN_MAX_CHAIN];
+    sn_ix place = sn_ix_const(m, 0), with[SN_MAX_CHAIN], from[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) from[p] = at[p];
+    turn_back(b, st, from);
     for (uint32_t k = 0; k < st->in.n_run; k++)
-        place = sn_ix_fma(m, st->in.steps[st->in.run[k]], at[st->in.run[k]], place);
+        place = sn_ix_fma(m, st->in.steps[st->in.run[k]], from[st->in.run[k]], place);
     sn_ix run = sn_ix_const(m, 0);
     for (uint32_t k = 0; k < st->in.n_runs; k++)
         run = sn_ix_fma(m, st->in.steps[st->in.runs[k]] / st->in.pitch, at[st->in.runs[k]], run);
     place = sn_ix_add(m, place, place_of_run(m, &st->in, run));
     if (!st->in.anywhere) return place;
-    for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(m, b->origin[p], at[p]);
-    for (uint32_t k = 0; k < st->in.n_run; k++) with[st->in.run[k]] = b->origin[st->in.run[k]];
+    for (uint32_t k = 0; k < st->in.n_run; k++) from[st->in.run[k]] = sn_ix_const(m, 0);
+    turn_back(b, st, from);
+    for (uint32_t p = 0; p < b->b.n; p++) with[p] = sn_ix_add(m, b->origin[p], from[p]);
     return sn_ix_add(m, place, sn_ix_modc(m, sn_ix_subst(m, st->ix, b->axes, with, b->b.n), st->in.v));
 }
 
@@ -259,7 +274,11 @@ static void redirect(brick *b, const sn_stmt_vec *body, const sn_ix *at) {
     for (uint32_t i = 0; i < b->b.n_staged; i++) {
         const staged *st = &b->loads[i];
         sn_stmt s = body->at[st->position];
-        sn_val value = sn_put_load(m, sn_at_before(m, s), st->shared, place_of(b, st, at));
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        sn_ix place = place_of(b, st, at);
+        sn_cursor here = sn_at_before(m, s);
+        sn_val value = st->hidden ? sn_put_load_masked(m, here, st->shared, place, r->in[0], r->in[1])
+                                  : sn_put_load(m, here, st->shared, place);
         sn_val_replace(m, b->k, sn_stmt_get(m, s)->result, value);
         sn_stmt_unlink(m, s);
     }
@@ -626,7 +645,7 @@ static void note_staged(brick *b, const sn_stmt_vec *body) {
     for (uint32_t i = 0; i < b->b.n_staged; i++) {
         const sn_stmt_rec *r = sn_stmt_get(m, b->b.staged[i]);
         staged *st = &b->loads[i];
-        *st = (staged){.ix = r->ix, .buf = r->buf};
+        *st = (staged){.ix = r->ix, .buf = r->buf, .hidden = r->has_mask};
         while (body->at[st->position].i != b->b.staged[i].i) st->position++;
         sn_schedule_lay_out_brick(&st->in, m, &b->b, i);
         sn_ix size = sn_ix_const(m, sn_schedule_brick_room(&st->in));

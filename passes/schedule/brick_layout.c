@@ -31,7 +31,8 @@ static void find_run(const sn_schedule_brick *b, sn_schedule_brick_part *q, cons
     q->length = q->common = 1;
     for (uint32_t k = 0; q->length < most; k++) {
         uint32_t p = w->at[k];
-        same &= k < b->stored.n && p == b->stored.at[k];
+        same &= k < b->stored.n && p == b->stored.at[k] && !w->back[p];
+        q->back[p] = w->back[p];
         if (same) q->common *= b->sides[p];
         if (!same && k && p == b->stored.at[q->n_common] && meets(q->length * q->bytes, q->common * q->bytes)) break;
         if (same) q->n_common++;
@@ -56,17 +57,38 @@ static void find_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, con
     for (uint32_t k = 0; k < q->n_runs; k++) q->count *= b->sides[q->runs[k]];
 }
 
+/* Elements of a store that lanes find before they come to another run; 0: they stay inside of one. */
+static int64_t before_runs(const sn_schedule_brick *b, const sn_schedule_brick_part *q) {
+    int64_t before = 1;
+    if (!q->n_runs) return 0;
+    for (uint32_t k = 0; k < b->stored.n; k++) {
+        if (b->stored.at[k] == q->runs[0]) return before;
+        before *= b->sides[b->stored.at[k]];
+    }
+    return 0;
+}
+
+/* Elements of a lane of a store. */
+static int64_t lane_elements(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t bytes = sn_schedule_brick_piece(b, w);
+    return (bytes > SN_TILE_WORD ? bytes : SN_TILE_WORD) / b->least;
+}
+
+/* Does each lane go from run to run, in the middle of its elements? */
+static bool steps_over(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w) {
+    int64_t before = before_runs(b, q), v = lane_elements(b, w);
+    return before && v % before == 0 && v >= 2 * before;
+}
+
 /* Lanes that store several elements go from run to run in steps of as many, which a piece between groups of runs spreads over all banks. */
 static void group_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
-    int64_t bytes = sn_schedule_brick_piece(b, w), v = (bytes > SN_TILE_WORD ? bytes : SN_TILE_WORD) / b->least;
     if (q->spread) {
         q->group = SN_LINE / PIECE;
         q->gap = q->v;
         return;
     }
-    bool steps = q->n_runs && q->n_common < b->stored.n && q->runs[0] == b->stored.at[q->n_common];
-    if (!steps || v % q->common || v < 2 * q->common) return;
-    q->group = v / q->common;
+    if (!steps_over(b, q, w)) return;
+    q->group = lane_elements(b, w) / before_runs(b, q);
     q->gap = q->v * q->bytes > SN_TILE_WORD ? q->v : SN_TILE_WORD / q->bytes;
 }
 
@@ -95,6 +117,8 @@ static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q, const
 static bool is_aligned(const sn_schedule_brick *whole, const sn_schedule_brick_part *q, const sn_schedule_walk *w,
                        int64_t v) {
     if (q->align < v * q->bytes || q->c0 % v || q->length % v) return false;
+    for (uint32_t k = 0; k < q->n_run; k++)
+        if (q->back[q->run[k]]) return false; /* it begins with the last iteration */
     for (uint32_t p = 0; p < whole->n; p++) {
         int64_t stride = w->strides[p], side = whole->sides[p];
         bool in_run = false;
@@ -120,6 +144,7 @@ static void choose_pieces(const sn_schedule_brick *b, const sn_schedule_brick *w
     if (q->v < word) q->v = word;
     while (q->v > word && !is_aligned(whole, q, w, q->v)) q->v /= 2;
     bool inside = !q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common];
+    inside &= !steps_over(b, q, w);
     int64_t most = sn_least(PIECE, q->align);
     if (inside && most > q->v * bytes && q->length * bytes >= SN_BRICK_RUN) {
         q->v = most / bytes;

@@ -49,7 +49,7 @@ static void hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stm
     if (!sh->nests[0].held.i) return;
     for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].kept = sh->nests[i].held;
     of_registers.shared = false;
-    sn_schedule_stage(cx, k, sh, body, &of_registers, cx->target->max_regs * SN_WORD);
+    sn_schedule_stage(cx, k, sh, body, &of_registers, SN_FILE_REGS / sc->block_x * SN_WORD);
 }
 
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that

@@ -7,7 +7,7 @@
  *  -> loop x'{ unroll u'{ loop v'{ %0 = load a[e(u', x', v')]  store s[p], %0 } } }
  *     unroll u { loop x { loop v { %0 = load s[p]  %1 = accum sum %0 over ..  store y[..], %1 } } }
  *
- * So do those of rows that are read again beside what a team keeps (row_part.c), whose threads are few; weights stay where they are,
+ * So do those of rows that are read beside what a team keeps (row_part.c), in loops and reductions, whose threads are few; weights stay where they are,
  * since there are not registers for all.
  *
  * p = private * thread + u*V + v. Axes around u (a column's thread and lane) are the same in both. Legal for loads
@@ -138,7 +138,8 @@ static bool find_inside(ahead *ah) {
         for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_next(m, t)) {
             const sn_stmt_rec *r = sn_stmt_get(m, t);
             if (!sn_lop_has_region(r->op)) continue;
-            if (inner.i || r->op != SN_LOP_LOOP || r->kind == SN_AXIS_SEQ) return false;
+            bool fits = r->op == SN_LOP_LOOP || (ah->row.i && r->op == SN_LOP_REDUCE);
+            if (inner.i || !fits || r->kind == SN_AXIS_SEQ) return false;
             inner = t;
         }
         s = inner;

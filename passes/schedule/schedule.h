@@ -109,6 +109,8 @@ sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched
  * (0: all do), and how many registers hold, the last ones. */
 typedef struct sn_row_parts {
     int64_t stay, held;
+    bool twice; /* rows are read twice, and registers are all for that */
+    bool ahead; /* of the others, each is under way while the one before it is computed */
 } sn_row_parts;
 sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);
 /* Can a row be read by such parts (row_part.c)? */

@@ -16,7 +16,8 @@
  *
  * Of rows that the device has no room for a part stays, in shared memory and in registers, and the rest is read again (row_part.c):
  * half of memory's time is spared for what stays and for what the L2 still has. So it is where all rows have room in several turns
- * of all teams, and fewer turns, in which nobody waits, are worth more than what is read again.
+ * of all teams, and fewer turns, in which nobody waits, are worth more than what is read again. Fewer threads have more registers, which
+ * hold more of it: what computes takes as many of each thread.
  *
  * Relies on rows.c, which asks where a row stays, and on inner.c, which binds. Does not know of several rows a block.
  */
@@ -128,13 +129,34 @@ static double of_blocks(const sn_target *t, const sn_team_rows *ro, const sn_sch
 
 /* ---- rows that stay in part ---- */
 
+/* Registers of a thread, for data or not. A multiprocessor is four of them, which share out warps. */
+static int64_t registers_of(const sn_sched *sc) {
+    enum { PARTS = 4, GROUP = 8, MOST = 255 };
+    int64_t warps = (int64_t)sn_ceil_div(sc->block_x, SN_WARP) * (sc->min_blocks ? sc->min_blocks : 1);
+    return lesser(SN_FILE_REGS / PARTS / SN_WARP / sn_ceil_div(warps, PARTS) / GROUP * GROUP, MOST);
+}
+
+/* Few threads have many registers, all of them for a row that is read twice. Halves and f64 of odd rows spill there. A row that all has
+ * room for that way has it better with more threads, which are done sooner with what comes last. */
+static bool hold_all(sn_row_parts *parts, const sn_team_rows *ro, const sn_sched *sc, int64_t room, int64_t each) {
+    int64_t registers = registers_of(sc), words = registers - SN_TEAM_BESIDE - (ro->kept > SN_WORD ? SN_TEAM_WIDE : 0);
+    if (ro->again != 1 || registers < SN_TEAM_REGS || (ro->tests && ro->kept != SN_WORD)) return false;
+    if (ro->tests) words -= SN_TEAM_WIDE;
+    room += SN_SHARED_RESERVED - SN_SHARED_SYSTEM - SN_TEAM_SLACK; /* slots are counted */
+    if (sn_sched_cluster(sc) * (room + sc->block_x * words * SN_WORD) >= ro->reach * ro->kept) return false;
+    bool ahead = registers >= 2 * each / SN_WORD + SN_TEAM_BESIDE;
+    *parts = (sn_row_parts){room / (sc->block_x * each), words * SN_WORD / each, true, ahead};
+    return true;
+}
+
 sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
     int64_t room = room_of(t, sc->min_blocks ? sc->min_blocks : 1) - slots_of(ro, sc);
-    int64_t step = (int64_t)sc->block_x * sc->vector * sc->unroll * ro->kept;
+    int64_t each = (int64_t)sc->vector * sc->unroll * ro->kept;
     enum { HOPPER = 90 }; /* measured there; elsewhere ptxas spills up to 600 bytes */
-    bool holds = t->sm == HOPPER && ro->kept <= SN_WORD;
-    int64_t held = holds ? SN_TEAM_HELD / ((int64_t)sc->vector * sc->unroll) : 0;
-    return (sn_row_parts){room < 0 ? 0 : room / step, held};
+    sn_row_parts parts = {.stay = room < 0 ? 0 : room / (sc->block_x * each)};
+    if (t->sm != HOPPER || hold_all(&parts, ro, sc, room, each)) return parts;
+    if (ro->kept <= SN_WORD) parts.held = SN_TEAM_HELD / ((int64_t)sc->vector * sc->unroll);
+    return parts;
 }
 
 /* So many teams, all of which blocks there are, with what a thread has in flight in registers. */
@@ -159,16 +181,25 @@ static void better(sn_sched *best, double *cycles, const sn_sched *sc, double al
     if (best->cls == SN_SCHED_NONE || all < *cycles) *best = *sc, *cycles = all;
 }
 
-/* Threads and unroll that leave little of the room of a block empty, and enough in flight, if any do. */
+/* Enough in flight? */
+static bool flies(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
+    double flight = (double)sc->unroll * sc->block_x * sc->min_blocks * sc->vector * ro->kept;
+    bool ahead = sn_schedule_team_parts(t, ro, sc).ahead;
+    return flight * 100 >= (double)t->flight_bytes * (ahead ? SN_TEAM_AHEAD : SN_TEAM_FLIGHT);
+}
+
+/* Threads and unroll that leave little of the room of a block empty, and enough in flight, if any do. Registers reach for more vectors where
+ * few threads have many. */
 static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, int64_t teams,
                       const sn_sched *sc, uint32_t pinned_x) {
-    for (uint32_t unroll = sc->unroll ? sc->unroll : SN_TEAM_PART_UNROLL; unroll; unroll--) {
+    for (uint32_t unroll = sc->unroll ? sc->unroll : 2 * SN_TEAM_PART_UNROLL; unroll; unroll--) {
         for (uint32_t x = sc->block_x; x >= sc->block_x / 2; x -= SN_WARP) {
             sn_sched one = *sc;
-            double all, flight = (double)unroll * x * sc->min_blocks * sc->vector * ro->kept;
+            double all;
             one.block_x = x, one.unroll = unroll;
-            if (flight * 100 < (double)t->flight_bytes * SN_TEAM_FLIGHT && best->cls != SN_SCHED_NONE) break;
-            if (fit_part(&all, t, ro, teams, &one)) better(best, cycles, &one, all);
+            bool fits = fit_part(&all, t, ro, teams, &one);
+            bool reach = sc->unroll || unroll <= SN_TEAM_PART_UNROLL || sn_schedule_team_parts(t, ro, &one).twice;
+            if (fits && reach && (best->cls == SN_SCHED_NONE || flies(t, ro, &one))) better(best, cycles, &one, all);
             if (pinned_x) break;
         }
         if (sc->unroll) break;

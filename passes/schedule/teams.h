@@ -9,6 +9,7 @@ typedef struct sn_team_rows {
     uint32_t kept;       /* bytes of an element that stay */
     uint32_t states;     /* bytes that a thread carries in a reduction */
     uint32_t exchanges;  /* reductions of a row that wait for one another */
+    bool tests;          /* rows begin anywhere in a vector: each lane asks whether it is in the row */
     uint32_t again; /* nests behind the first one, which read what does not stay; 0: all of a row has to (row_part.c) */
 } sn_team_rows;
 
