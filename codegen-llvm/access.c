@@ -296,6 +296,24 @@ static lv load_apart(sn_gen *g, const access *a) {
     return LLVMBuildShuffleVector(g->em.b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(places, g->lanes), "");
 }
 
+/* Elements further apart are loaded and stored one by one: then shuffles take as long. */
+enum { MOST_APART = 16, LEAST_LANES = 4 };
+
+/* Does the CPU take such elements by vectors of all lanes (apart.c)? Where these are registers, none is needed. */
+static bool lies_apart(const sn_gen *g, const access *a) {
+    bool power = g->lanes >= LEAST_LANES && !(g->lanes & (g->lanes - 1)) && !g->run.lanes;
+    return !g->gpu && power && a->piece == 1 && a->step >= 2 && a->step <= MOST_APART && !sn_buf_is_local(a->b);
+}
+
+static lv load_between(sn_gen *g, const access *a) {
+    lv parts[MOST_APART];
+    int64_t lanes = g->lanes, all = (lanes - 1) * a->step + 1, n = (all + lanes - 1) / lanes;
+    sn_ix first = at_lane(g, a->e, 0);
+    for (int64_t k = 0; k < n; k++)
+        parts[k] = load_at(g, a, sn_ix_addc(g->m, first, k + 1 < n ? k * lanes : all - lanes), g->lanes, NULL);
+    return sn_gen_pick_apart(&g->em, parts, (uint32_t)n, (uint32_t)a->step);
+}
+
 enum { NO_INTERVAL = 1 << 16 };
 
 /* How many tests that lanes may answer differently a mask is made of; each holds for an interval of lanes, or
@@ -420,6 +438,7 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (a->piece == 0) return load_at(g, a, at_lane(g, a->e, 0), 1, mask);
     lv apart = mask ? NULL : load_apart(g, a);
     if (apart) return apart;
+    if (!mask && lies_apart(g, a)) return load_between(g, a);
     return a->piece == 1 ? load_lanes(g, a, mask) : load_pieces(g, a, mask);
 }
 
@@ -636,7 +655,75 @@ static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
     return true;
 }
 
+/* Stores of one region that fill all places between their elements. */
+typedef struct woven {
+    sn_stmt_rec *of[MOST_APART]; /* by the place */
+    int64_t least;               /* the first place, behind the store that is asked about */
+    sn_stmt_rec *last;           /* the one behind all others: there all of them are done */
+} woven;
+
+/* Offsets of the stores found, behind that of the one that is asked about. */
+typedef struct found {
+    sn_stmt_rec *at[MOST_APART];
+    int64_t behind[MOST_APART];
+    uint32_t n;
+    bool asked; /* it is among them */
+} found;
+
+static bool put_in_places(woven *out, const found *f, int64_t step) {
+    *out = (woven){.last = NULL};
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->behind[i] < out->least) out->least = f->behind[i];
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t place = f->behind[i] - out->least;
+        if (place >= step || out->of[place]) return false;
+        out->of[place] = out->last = f->at[i];
+    }
+    return f->n == step;
+}
+
+/* Is s one of them? Nobody in between looks at the buffer. */
+static bool is_woven(woven *out, sn_gen *g, const sn_stmt_rec *s, const access *a) {
+    found f = {.n = 0};
+    if (sn_stmt_mask(s).i || !lies_apart(g, a)) return false;
+    sn_stmt t = s->parent.i ? sn_stmt_get(g->m, s->parent)->first : g->k->first;
+    for (; t.i && !(f.asked && f.n == a->step); t = sn_stmt_get(g->m, t)->next) {
+        sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        bool store = r->op == SN_LOP_STORE && !sn_stmt_mask(r).i, same = r->buf.i == s->buf.i;
+        if (sn_lop_has_region(r->op) || (same && !store)) {
+            if (f.asked) return false;
+            f.n = 0;
+            continue;
+        }
+        if (!same) continue;
+        if (f.n == a->step) f.n = 0;
+        sn_ix away = sn_ix_sub(g->m, sn_gen_resolve(g, r->ix), a->e);
+        if (!sn_ix_is_const(g->m, away, &f.behind[f.n])) return false;
+        f.at[f.n++] = r;
+        f.asked |= r == s;
+    }
+    return f.asked && put_in_places(out, &f, a->step);
+}
+
+static void store_woven(sn_gen *g, const access *a, const woven *w) {
+    lv x[MOST_APART], parts[MOST_APART];
+    for (int64_t k = 0; k < a->step; k++) {
+        x[k] = sn_math_to_storage(&g->em, a->b->dtype, sn_gen_val(g, w->of[k]->in[0]));
+        x[k] = sn_em_splat(&g->em, x[k], g->lanes);
+    }
+    sn_gen_weave(&g->em, parts, x, (uint32_t)a->step);
+    sn_ix first = at_lane(g, sn_ix_addc(g->m, a->e, w->least), 0);
+    for (int64_t k = 0; k < a->step; k++) store_at(g, a, sn_ix_addc(g->m, first, k * g->lanes), parts[k]);
+}
+
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s) {
+    if (!g->gpu && g->lanes > 1) {
+        woven w;
+        access a = access_of(g, s);
+        bool all = is_woven(&w, g, s, &a);
+        if (all && w.last == s) store_woven(g, &a, &w);
+        if (all) return;
+    }
     if (g->copies && g->copies[s->in[0].i]) {
         sn_stmt_rec *from = sn_stmt_get(g->m, sn_val_get(g->m, s->in[0])->def);
         if (copied(g, s, from)) return;

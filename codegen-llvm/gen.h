@@ -5,7 +5,7 @@
  *     nests        keyed.c and reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      interior.c (without edges), region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as
  *                  one, run by run)
- *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
+ *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), apart.c (at equal distances), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
  *                  (products)
  *     exchanges    block.c (between threads), posted.c (from block to block), team.c (between the blocks of a team),
  *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
@@ -537,6 +537,13 @@ bool sn_gen_run_value(sn_gen *g, const sn_stmt_rec *s);
 lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wanted, bool near);
 /* Two vectors of a storage type: lanes of x before `start`, of y from there on. */
 lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
+
+/* ---- apart.c ---- */
+/* Elements 0, step, 2*step ..: as many as a part has lanes. Parts lie behind each other in memory; the last one of n ends with the
+ * last of the elements. */
+lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t n, uint32_t step);
+/* Lane i of x[k] is element n*i + k of all of `out`, of which there are n, too. */
+void sn_gen_weave(sn_em *em, lv *out, const lv *x, uint32_t n);
 
 /* ---- access.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);

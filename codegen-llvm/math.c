@@ -68,9 +68,45 @@ lv sn_math_rcp_normal(sn_em *em, lv x) {
     return is_gpu_f32(em, x) ? sn_math_by_lane(em, "llvm.nvvm.rcp.approx.ftz.f", &x, 1) : sn_em_rcp(em, x);
 }
 
+/* 1/sqrt(x) to 14 bits: 0, inf, negative and subnormal numbers included. n: lanes, 4, 8 or 16. */
+static lv rsqrt14(sn_em *em, lv x, uint32_t n) {
+    const char *name[] = {"llvm.x86.avx512.rsqrt14.ps.128", "llvm.x86.avx512.rsqrt14.ps.256",
+                          "llvm.x86.avx512.rsqrt14.ps.512"};
+    lv all = LLVMConstAllOnes(n > 8 ? em->cg->i16 : em->cg->i8);
+    lv args[] = {x, LLVMConstNull(LLVMTypeOf(x)), all};
+    return sn_em_call(em, name[n / 8], NULL, args, 3);
+}
+
+/* ... of any number of lanes, in vectors of the machine. */
+static lv rsqrt14_lanes(sn_em *em, lv x) {
+    enum { LEAST = 4, MOST = 16 };
+    uint32_t lanes = sn_em_lanes(x), n = MOST;
+    while (n > LEAST && n > lanes) n /= 2;
+    if (n == lanes) return rsqrt14(em, x, n);
+    lv y = LLVMGetPoison(LLVMTypeOf(x));
+    for (uint32_t first = 0; first < lanes; first += n) {
+        lv part = LLVMGetPoison(sn_em_shape(sn_em_elem(x), n));
+        for (uint32_t i = 0; i < n && first + i < lanes; i++)
+            part = sn_em_with_lane(em, part, i, sn_em_lane(em, x, first + i));
+        part = rsqrt14(em, part, n);
+        if (lanes == 1) return sn_em_lane(em, part, 0);
+        for (uint32_t i = 0; i < n && first + i < lanes; i++)
+            y = sn_em_with_lane(em, y, first + i, sn_em_lane(em, part, i));
+    }
+    return y;
+}
+
+/* A root and a division block the machine for twenty cycles. y has 14 bits, e = 1 - x y^2 is what they lack: y + y e/2 is off by
+ * 3/8 e^2 < 2^-27, and by the roundings of x y and of the last sum: 1.1 units. Of 0 and inf e is nan, and y is right. */
+static lv rsqrt_by_step(sn_em *em, lv x) {
+    lv y = rsqrt14_lanes(em, x), e = em_fma(em, em_neg(em, em_mul(em, x, y)), y, sn_em_f(em, x, 1));
+    return em_select(em, em_fcmp(em, LLVMRealORD, e, e), em_fma(em, em_mulc(em, y, 0.5), e, y), y);
+}
+
 /* rsqrt.approx is good to 2^-22.9 on all of f32, 0, inf and negative numbers included. */
 lv sn_math_rsqrt(sn_em *em, const lv *in) {
     if (is_gpu_f32(em, in[0])) return sn_math_by_lane(em, "llvm.nvvm.rsqrt.approx.f", in, 1);
+    if (em->cg->target->avx512 && !sn_em_is64(in[0])) return rsqrt_by_step(em, in[0]);
     return em_div(em, sn_em_f(em, in[0], 1), em_call1(em, "llvm.sqrt", in[0]));
 }
 
@@ -139,7 +175,8 @@ static lv lowered(sn_em *em, sn_lop op, lv *in, uint32_t n) {
 /* Narrow floats compute in f32 and round once. */
 lv sn_math_op(sn_em *em, sn_lop op, sn_dtype t, lv *in, uint32_t n) {
     bool shared = n == 2 && ((sn_em_lanes(in[0]) > 1 && sn_em_lanes(in[1]) == 1) || em->stays);
-    if (op == SN_LOP_DIV && ((t == SN_F32 && shared && is_gpu_f32(em, in[0])) || (t == SN_F64 && em->stays)))
+    bool gpu = em->cg->target->is_gpu;
+    if (op == SN_LOP_DIV && ((t == SN_F32 && gpu && shared) || ((t == SN_F64 || (t == SN_F32 && !gpu)) && em->stays)))
         return div_by_shared(em, in[0], in[1]);
     if (op == SN_LOP_SELECT) return sn_em_choose(em, in[0], in[1], in[2]);
     sn_em_unify(em, in, n);

@@ -109,11 +109,12 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
     return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
 }
 
-/* A quotient whose divisor stays the same for several is a product, but of f64 only where the divisor is a sum of exponentials: others
- * are rounded correctly. */
+/* A quotient whose divisor stays the same for several is a product, but of f64, and on the CPU, only where the divisor is a sum of
+ * exponentials: others are rounded correctly. */
 static bool divisor_stays(const sn_gen *g, const sn_stmt_rec *s) {
-    if (!g->gpu || s->op != SN_LOP_DIV || !sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def)) return false;
-    return sn_val_get(g->m, s->result)->dtype != SN_F64 || g->positive[s->in[1].i] != SN_GEN_ANY;
+    if (s->op != SN_LOP_DIV || !sn_val_stays(g->m, s->in[1], sn_val_get(g->m, s->result)->def)) return false;
+    bool exact = !g->gpu || sn_val_get(g->m, s->result)->dtype == SN_F64;
+    return !exact || g->positive[s->in[1].i] != SN_GEN_ANY;
 }
 
 /* Of a softmax of halves: e^x / y, where y stays the same and is a sum of sumexp, is one exponential, with the logarithm of y taken

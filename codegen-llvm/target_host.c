@@ -11,10 +11,12 @@ void sn_target_host(sn_target *out, uint32_t threads) {
     char *features = LLVMGetHostCPUFeatures();
     bool avx512 = strstr(features, "+avx512f"), neon = strstr(features, "+neon");
     uint32_t bytes = avx512 ? 64 : strstr(features, "+avx2") ? 32 : 16;
+    bool short_too = strstr(features, "+avx512vl");
     LLVMDisposeMessage(features);
     *out = (sn_target){
         .is_gpu = false,
         .name = "host",
+        .avx512 = avx512 && short_too,
         .units = threads ? threads : 1,
         .max_threads = 1,
         .max_regs = 64,

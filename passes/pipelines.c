@@ -16,7 +16,7 @@
 #define PIPELINE                                                                                               \
     "simplify,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,gates,to-loops,"      \
     "simplify-index,drop-units,reorder,distribute,split-quotients,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
-    "reorder-reductions,collapse,split-groups,split-digits,simplify-index,online-softmax,store-across,finish-results,split-reduction,"       \
+    "reorder-reductions,short-rows,collapse,split-groups,split-digits,simplify-index,keep-terms,online-softmax,store-across,finish-results,split-reduction,"       \
     "split-scan,join-axes,schedule,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"
 
 const char sn_pipeline_gpu[] = PIPELINE;

@@ -68,12 +68,15 @@ static void fill(const job *j, const sn_tensor *t) {
     for (int64_t k = 0; k < info.numel; k++) {
         seed = seed * 1664525u + 1013904223u;
         double u = (seed >> 8) / 16777216.0;
+        double x = j->c->low + u * (j->c->high - j->c->low);
         if (info.dtype == SN_I64) ((int64_t *)data)[k] = (int64_t)(u * CLASSES);
-        else ((float *)data)[k] = (float)(j->c->low + u * (j->c->high - j->c->low));
+        else if (info.dtype == SN_U8) ((uint8_t *)data)[k] = (uint8_t)x;
+        else ((float *)data)[k] = (float)x;
     }
 }
 
 static double element(const sn_tensor_info *info, int64_t k) {
+    if (info->dtype == SN_U8) return ((uint8_t *)info->data)[k];
     return info->dtype == SN_I64 ? (double)((int64_t *)info->data)[k] : (double)((float *)info->data)[k];
 }
 

@@ -179,6 +179,45 @@ void build_black_scholes(sn_graph *g, int64_t n) {
     sn_output(g, "put", sn_add(g, call, sn_sub(g, later, price)));
 }
 
+/* ---- rows of three ---- */
+
+static sn_node column(sn_graph *g, sn_node x, int64_t at) { return sn_slice(g, x, 1, at, at + 1, 1); }
+
+void build_colours(sn_graph *g, int64_t n) {
+    static const double of[3][4] = {
+        {0.299, 0.587, 0.114, 0.5}, {-0.169, -0.331, 0.5, 128.5}, {0.5, -0.419, -0.081, 128.5}};
+    sn_node rgb = sn_input(g, "rgb", SN_U8, SN_LIST(n, 3)), yuv[3];
+    for (int c = 0; c < 3; c++) {
+        sn_node sum = sn_number(g, SN_F32, of[c][3]);
+        for (int k = 0; k < 3; k++) sum = sn_add(g, sum, scaled(g, sn_cast(g, column(g, rgb, k), SN_F32), of[c][k]));
+        yuv[c] = sn_cast(g, sn_clamp(g, sum, 0, 255), SN_U8);
+    }
+    sn_output(g, "yuv", sn_concat(g, 3, yuv, 1));
+}
+
+static void cross(sn_graph *g, sn_node *out, const sn_node *a, const sn_node *b) {
+    for (int c = 0; c < 3; c++) {
+        int d = (c + 1) % 3, e = (c + 2) % 3;
+        out[c] = sn_sub(g, sn_mul(g, a[d], b[e]), sn_mul(g, a[e], b[d]));
+    }
+}
+
+/* p + w t + u x t, t = 2 u x p */
+void build_rotate(sn_graph *g, int64_t n) {
+    sn_node q = sn_input(g, "q", SN_F32, SN_LIST(n, 4)), at = sn_input(g, "at", SN_F32, SN_LIST(n, 3));
+    sn_node u[3], p[3], t[3], turned[3], w = column(g, q, 0);
+    for (int c = 0; c < 3; c++) u[c] = column(g, q, c + 1), p[c] = column(g, at, c);
+    cross(g, t, u, p);
+    for (int c = 0; c < 3; c++) t[c] = scaled(g, t[c], 2);
+    cross(g, turned, u, t);
+    for (int c = 0; c < 3; c++) turned[c] = sn_add(g, sn_add(g, p[c], sn_mul(g, w, t[c])), turned[c]);
+    sn_output(g, "turned", sn_concat(g, 3, turned, 1));
+}
+
+void build_turn(sn_graph *g, int64_t n) {
+    sn_output(g, "y", sn_transpose(g, sn_input(g, "x", SN_F32, SN_LIST(n, n + 4)), 0, 1));
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

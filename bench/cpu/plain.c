@@ -199,6 +199,49 @@ void plain_black_scholes(void *const *out, const void *const *in, int64_t n, int
     }
 }
 
+/* ---- rows of three ---- */
+
+static uint8_t byte(float x) { return (uint8_t)(int)(x < 0 ? 0 : x > 255 ? 255 : x); }
+
+void plain_colours(void *const *out, const void *const *in, int64_t n, int threads) {
+    const uint8_t *restrict rgb = in[0];
+    uint8_t *restrict yuv = out[0];
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float r = rgb[3 * i], g = rgb[3 * i + 1], b = rgb[3 * i + 2];
+        yuv[3 * i] = byte(0.5f + 0.299f * r + 0.587f * g + 0.114f * b);
+        yuv[3 * i + 1] = byte(128.5f - 0.169f * r - 0.331f * g + 0.5f * b);
+        yuv[3 * i + 2] = byte(128.5f + 0.5f * r - 0.419f * g - 0.081f * b);
+    }
+}
+
+void plain_rotate(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict q = in[0], *restrict p = in[1];
+    float *restrict y = out[0];
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float w = q[4 * i], u0 = q[4 * i + 1], u1 = q[4 * i + 2], u2 = q[4 * i + 3];
+        float p0 = p[3 * i], p1 = p[3 * i + 1], p2 = p[3 * i + 2];
+        float t0 = 2 * (u1 * p2 - u2 * p1), t1 = 2 * (u2 * p0 - u0 * p2), t2 = 2 * (u0 * p1 - u1 * p0);
+        y[3 * i] = p0 + w * t0 + u1 * t2 - u2 * t1;
+        y[3 * i + 1] = p1 + w * t1 + u2 * t0 - u0 * t2;
+        y[3 * i + 2] = p2 + w * t2 + u0 * t1 - u1 * t0;
+    }
+}
+
+/* Tiles of a line of memory. */
+void plain_turn(void *const *out, const void *const *in, int64_t n, int threads) {
+    enum { SIDE = 16 };
+    const float *restrict x = in[0];
+    float *restrict y = out[0];
+    int64_t m = n + 4;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t jb = 0; jb < m; jb += SIDE)
+        for (int64_t ib = 0; ib < n; ib += SIDE)
+            for (int64_t j = jb; j < m && j < jb + SIDE; j++)
+                for (int64_t i = ib; i < n && i < ib + SIDE; i++) y[j * n + i] = x[i * m + j];
+}
+
 /* ---- a training step: rows of the hidden layer in strips that stay in the first cache ---- */
 
 enum { MAX_BATCH = 256, STRIP = 64 };

@@ -357,6 +357,13 @@ static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_ke
     return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
+/* Has each thread of the CPU as many rows as the others, or nearly? Then none waits, and a row is in its cache for the second kernel. */
+static bool threads_share(const sn_pass_ctx *cx, int64_t rows) {
+    enum { MANY_ROWS = 4 };
+    int64_t threads = cx->target->units;
+    return !cx->target->is_gpu && rows >= threads && (rows % threads == 0 || rows >= MANY_ROWS * threads);
+}
+
 /* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. It leaves
  * columns to a block or a cluster that keeps them. */
 static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
@@ -372,7 +379,7 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
     bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
     bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
-    ok |= team || (!inner && columns_stay(mt, cx, in_a, in_b, rows, row));
+    ok |= team || (inner && threads_share(cx, rows)) || (!inner && columns_stay(mt, cx, in_a, in_b, rows, row));
     if (!ok) mt->why_not = "too few common iterations to fill the device";
     if (ok && turns_rows(mt, cx, in_b, row_b)) mt->why_not = "one of them turns what it reads", ok = false;
     return ok;

@@ -41,8 +41,8 @@
  *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second
  * one. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect
- * reduce nest that would leave the device idle are cut, or whose columns become wider, and only on a GPU; none that a
- * library runs. Products whose header says how they are done are left whole, and so are those of few rows that keep
+ * reduce nest that would leave the device idle are cut, or whose columns become wider; none that a
+ * library runs. On the CPU there are as many parts as threads, and columns stay as they are (parts_for_threads). Products whose header says how they are done are left whole, and so are those of few rows that keep
  * the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that gain by it.
  * Cost: linear in the kernel.
  */
@@ -289,6 +289,23 @@ static bool is_tiled(const cut *c) {
     return sn_schedule_count(&cycles, c->cx, c->k, SN_SCHED_CONTRACT) == SN_OK && cycles > 0;
 }
 
+/* Of the CPU: as many parts as threads that would have nothing to do, where what they take off the others is more than waking
+ * them. Products have a class of their own, whose tiles threads share. */
+static int64_t parts_for_threads(const cut *c, bool inner) {
+    sn_contraction product;
+    const char *why_not;
+    int64_t threads = c->cx->target->units, lanes = c->cx->target->vector_bytes / 4, values = 0;
+    int64_t blocks = inner ? c->rows : sn_ceil_div(c->rows, lanes);
+    if (blocks >= threads || has_axes(c)) return 1;
+    bool is_product = sn_contraction_find(&product, &why_not, c->cx, c->k);
+    if (is_product && (product.m > 1 || product.n > 1)) return 1;
+    sn_stmt end = sn_stmt_walk_skip(c->m, c->nest);
+    for (sn_stmt s = c->nest; s.i != end.i; s = sn_stmt_walk_next(c->m, s)) values += sn_stmt_get(c->m, s)->n_results;
+    int64_t parts = sn_ceil_div(threads, blocks),
+            cycles = sn_mul_clamped(sn_mul_clamped(c->rows, c->count), values) / lanes;
+    return cycles - cycles / parts > SN_HOST_WAKE ? parts : 1;
+}
+
 /* A mean and a variance, of rows that are better read by parts. */
 static bool look_at_moments(cut *c) {
     sn_module *m = c->m;
@@ -311,7 +328,8 @@ static bool look_at_moments(cut *c) {
 static bool look(cut *c) {
     sn_module *m = c->m;
     c->width = 1;
-    if (look_at_moments(c)) return true;
+    bool gpu = c->cx->target->is_gpu;
+    if (gpu && look_at_moments(c)) return true;
     sn_chain_outer(&c->outer, m, c->k);
     sn_stmt body = c->outer.n ? c->outer.at[c->outer.n - 1] : (sn_stmt){0};
     c->nest = only_nest(m, c->k, body);
@@ -321,13 +339,14 @@ static bool look(cut *c) {
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX) return false;
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
     bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
+    if (!gpu && (contract || pinned)) return false;
     if (contract || (!pinned && (sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
-    if (!pinned) {
+    if (!pinned && gpu) {
         sn_wide_columns_find(&c->columns, c->cx, &c->outer, &c->chain);
         c->width = sn_wide_columns_width(&c->columns);
     }
     bool inner = c->width == 1 && reduces_along(c);
-    c->parts = pinned ? pinned : choose_parts(c, inner);
+    c->parts = pinned ? pinned : gpu ? choose_parts(c, inner) : parts_for_threads(c, inner);
     if (c->pieces) return true;
     c->length = sn_ceil_div(sn_ceil_div(c->count, c->width), c->parts);
     if (!pinned && inner) c->length = sn_ceil_div(c->length, SN_SPLIT_LINE) * SN_SPLIT_LINE;
@@ -692,7 +711,7 @@ static bool leaves_much(const cut *c) {
 
 sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
-    if (!cx->target->is_gpu) return SN_OK;
+    if (!cx->target->is_gpu && cx->target->units < 2) return SN_OK;
     sn_kern_list out = {0};
     sn_users users;
     uint32_t n = m->kernels.n;
@@ -703,7 +722,7 @@ sn_status sn_pass_split_reduction(sn_pass_ctx *cx, bool *changed) {
         bool known = sn_kern_get(m, c.k)->scheduled || sn_kern_set_find(&left, c.k, NULL).i;
         if (!known && cut_kernel(&c, &out, &users, i)) {
             rest.again = *changed = true;
-            if (leaves_much(&c)) cut_kernel(&rest, &out, &users, i);
+            if (cx->target->is_gpu && leaves_much(&c)) cut_kernel(&rest, &out, &users, i);
         } else if (!known) {
             sn_kern_set_add(&left, c.k);
         }

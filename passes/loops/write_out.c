@@ -44,6 +44,11 @@ static bool may_write(sn_chain *chain, const sn_module *m, sn_stmt top, int64_t 
     return !sn_is_scan(m, top);
 }
 
+bool sn_may_write_out(const sn_module *m, sn_stmt top, int64_t most) {
+    sn_chain chain;
+    return may_write(&chain, m, top, most);
+}
+
 /* One iteration in front of `top`; its yields are combined with those so far. */
 static void write_iteration(sn_module *m, sn_stmt top, const sn_chain *chain, int64_t at, sn_val *so_far) {
     sn_axis axes[SN_MAX_CHAIN];

@@ -6,7 +6,8 @@
  *
  * attend_host_bind.c has the picture. The lanes of scores are query rows, so that a maximum and a sum over keys are
  * those of vectors, keys are read as they lie, and no key is turned around for each tile of rows: only the tile of
- * queries is, once. Weights are numbers for the second product, whose lanes are columns of v.
+ * queries is, once. Weights are numbers for the second product, whose lanes are columns of v; or vectors, where columns
+ * are few or leave lanes of a vector empty, and elements of v are numbers.
  *
  * The figures are counts of cycles: they rank plans, and tell whether to wake other threads.
  */
@@ -30,15 +31,17 @@ static double product_cycles(const sn_attend_block *b, int64_t m, int64_t n, int
     return blocks * ((double)steps * (step + SN_HOST_STEP) + runs * sums * SN_HOST_FLUSH);
 }
 
-/* The block that does the product in the fewest cycles, of those that registers hold with what a step loads. whole: its
- * vectors divide n. */
-static double choose_block(sn_attend_block *out, const sn_target *t, int64_t m, int64_t n, int64_t steps, bool whole) {
+/* What a block has to divide. */
+typedef enum whole { NOTHING, VECTORS, BOTH } whole;
+
+/* The block that does the product in the fewest cycles, of those that registers hold with what a step loads. */
+static double choose_block(sn_attend_block *out, const sn_target *t, int64_t m, int64_t n, int64_t steps, whole whole) {
     double least = 0;
     *out = (sn_attend_block){0};
     for (int64_t rows = 1; rows <= MOST_ROWS && rows <= m; rows++)
         for (int64_t vectors = 1; vectors <= MOST_VECTORS && vectors <= n; vectors++) {
             sn_attend_block b = {rows, vectors};
-            if (whole && n % vectors) continue;
+            if ((whole >= VECTORS && n % vectors) || (whole == BOTH && m % rows)) continue;
             if (rows * vectors > 1 && rows * vectors + vectors + 1 > t->vector_regs) continue;
             double cycles = product_cycles(&b, m, n, steps);
             if (out->rows && cycles >= least) continue;
@@ -77,13 +80,26 @@ static int64_t bytes_of_keys(const sn_attend *a, int64_t keys) {
     return sn_mul_clamped(keys, a->depth * sn_dtype_bytes(key->dtype) + a->c.n * sn_dtype_bytes(v->dtype));
 }
 
+/* Sums go along columns, or along query rows where that takes fewer cycles: of three columns 64 rows are 12 vectors, not
+ * 128 of two lanes. */
+static double choose_sums(sn_attend_plan *p, const sn_attend *a) {
+    const sn_target *t = a->cx->target;
+    sn_attend_block across;
+    double along_rows = choose_block(&across, t, a->c.n, p->vectors, p->keys, BOTH);
+    double cycles = choose_block(&p->sums, t, p->lanes * p->vectors, p->v_vectors, p->keys, NOTHING);
+    p->across = along_rows < cycles;
+    if (!p->across) return cycles;
+    p->sums = across;
+    return along_rows;
+}
+
 /* Of a tile of rows: its queries are turned around; then for each tile of keys both products and the weights in
  * between. Meanwhile keys and values come, again and again where they do not stay near. */
 static double tile_cycles(sn_attend_plan *p, const sn_sched *sc, sn_attend *a) {
     const sn_target *t = a->cx->target;
     double lanes = (double)p->lanes, rows = lanes * (double)p->vectors, keys = (double)p->keys;
-    double tile = choose_block(&p->scores, t, p->keys, p->vectors, a->depth, true);
-    tile += choose_block(&p->sums, t, p->lanes * p->vectors, p->v_vectors, p->keys, false);
+    double tile = choose_block(&p->scores, t, p->keys, p->vectors, a->depth, VECTORS);
+    tile += choose_sums(p, a);
     tile += keys * (double)p->vectors * SN_HOST_WEIGHTS;
     if (p->packs_key) tile += keys * (double)a->depth * 2 / lanes;
     if (p->packs_v) tile += keys * (double)a->c.n * 2 / lanes;

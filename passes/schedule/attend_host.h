@@ -14,17 +14,18 @@ typedef struct sn_attend_block {
 } sn_attend_block;
 
 typedef struct sn_attend_plan {
-    sn_dtype dtype;      /* that is multiplied and added up */
-    int64_t lanes;       /* query rows in a vector of scores ... */
-    int64_t vectors;     /* ... vectors of a tile, and how many there are in all: the last one begins earlier */
-    int64_t all_vectors; /* where it would reach beyond the rows */
-    int64_t together;    /* vectors that go along the keys of a tile side by side: a divisor of `vectors` */
-    int64_t columns;     /* of v, in a vector of sums */
-    int64_t v_vectors;   /* of all columns; the last one begins earlier */
-    int64_t keys;        /* of a tile */
-    int64_t tiles;       /* of rows, in each product of the batch */
-    sn_attend_block scores,
-        sums; /* rows are keys, vectors those of rows; rows are query rows, vectors those of columns */
+    sn_dtype dtype;         /* that is multiplied and added up */
+    int64_t lanes;          /* query rows in a vector of scores ... */
+    int64_t vectors;        /* ... vectors of a tile, and how many there are in all: the last one begins earlier */
+    int64_t all_vectors;    /* where it would reach beyond the rows */
+    int64_t together;       /* vectors that go along the keys of a tile side by side: a divisor of `vectors` */
+    int64_t columns;        /* of v, in a vector of sums */
+    int64_t v_vectors;      /* of all columns; the last one begins earlier */
+    int64_t keys;           /* of a tile */
+    int64_t tiles;          /* of rows, in each product of the batch */
+    sn_attend_block scores; /* rows are keys, vectors those of query rows */
+    sn_attend_block sums;   /* rows are query rows, vectors those of columns */
+    bool across;            /* the other way round: rows of `sums` are columns, vectors those of query rows */
     bool packs_key, packs_v;
     bool alone;    /* one thread does all products of the batch */
     double cycles; /* of a thread, about, with all tiles */

@@ -9,8 +9,8 @@
  *           loop c { s[j, i : vector] += keys[j, c] * queries[c, i : vector] } } }
  *         s = f(s), masks   most = max(most, s)   growth = e^(most before - most)
  *         s = e^(s - most)  total = total * growth + sum of s       lanes are rows: nothing goes from one to another
- *         loop jb { loop ib {                                       blocks of sums: rows x vectors of columns
- *           loop j { sum[i, d : vector] += s[j, i] * v[j, d : vector] }   sums = sums * growth + sum } }
+ *         loop jb { loop ib {                                       blocks of sums: rows x vectors of columns, or columns
+ *           loop j { sum[i, d : vector] += s[j, i] * v[j, d : vector] }   x vectors of rows;  sums = sums * growth + sum } }
  *       }
  *       the rest of the body, by vectors of columns
  *     }
@@ -45,7 +45,7 @@ typedef struct binder {
     sn_ix batch, first;                             /* the tile: product, its first vector of rows ... */
     sn_ix old_first;                                /* ... and which that would be if it might reach beyond the end */
     sn_ix keys, old_keys;                           /* of the tile of keys: the first one, the same */
-    int64_t row_blocks, column_blocks;              /* of sums */
+    int64_t row_blocks, vector_blocks;              /* of sums */
     sn_buf queries, key, v;                         /* panels; none: it is read as it lies */
     sn_buf s;                                       /* scores, then weights: slot of the row + rows * key */
     sn_buf most, base, growth, total, sums;         /* of rows; base: what weights are relative to */
@@ -393,19 +393,37 @@ static sn_val weight_of_tile(binder *b, sn_cursor at, sn_ix slot, sn_ix j) {
     return sn_put_load(b->m, at, b->s, in_scores(b, j, slot));
 }
 
-static sn_val v_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix j) {
-    sn_ix column = column_at(b, vector, lane);
+static sn_val v_of_column(binder *b, sn_cursor at, sn_ix column, sn_ix j) {
     if (!b->v.i) return put_v(b, at, j, column);
     return sn_put_load(b->m, at, b->v, fma_ix(b, pitch(b, b->a->c.n), j, column));
 }
 
+static sn_val v_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix j) {
+    return v_of_column(b, at, column_at(b, vector, lane), j);
+}
+
+/* Lanes along rows: v is a number, weights are vectors. */
+static sn_val weights_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix j) {
+    return weight_of_tile(b, at, fma_ix(b, b->p->lanes, vector, lane), j);
+}
+
 static product product_of_sums(const binder *b) {
     const sn_attend_plan *p = b->p;
+    if (p->across)
+        return (product){p->sums, b->a->c.n,     p->vectors,  p->lanes,
+                         p->keys, b->sums_block, v_of_column, weights_of_tile};
     return (product){p->sums, slots(b), p->v_vectors, p->columns, p->keys, b->sums_block, weight_of_tile, v_of_tile};
 }
 
-/* Its place among the sums of a tile: each block has its own. */
+/* The slot of its row. */
+static sn_ix slot_of(binder *b, const product *p, const spot *s, element e) {
+    if (!b->p->across) return sn_ix_add(b->m, s->row, e.i);
+    return fma_ix(b, p->lanes, sn_ix_add(b->m, s->vector, e.j), e.v);
+}
+
+/* Its place among the sums of a tile: each block has its own, or blocks do not meet. */
 static sn_ix in_sums(binder *b, const product *p, const spot *s, element e) {
+    if (b->p->across) return fma_ix(b, slots(b), sn_ix_add(b->m, s->row, e.i), slot_of(b, p, s, e));
     int64_t size = p->block.rows * p->block.vectors * p->lanes;
     return fma_ix(b, size, fma_ix(b, b->row_blocks, s->jb, s->ib), in_block(b, p, e));
 }
@@ -422,7 +440,7 @@ static void put_sums(binder *b, sn_cursor at) {
     put_run(b, at, &p, &s, sn_ix_const(b->m, 0), p.steps);
     element e = open_block(b, &at, &p);
     sn_val x = sn_put_load(b->m, at, p.registers, in_block(b, &p, e));
-    put_grown(b, at, b->sums, in_sums(b, &p, &s, e), sn_ix_add(b->m, s.row, e.i), x);
+    put_grown(b, at, b->sums, in_sums(b, &p, &s, e), slot_of(b, &p, &s, e), x);
 }
 
 /* What a group of tiles has added up goes into the sums of groups. */
@@ -439,7 +457,7 @@ static void put_group(binder *b, sn_cursor at) {
     spot s = open_blocks(b, &at, &p);
     element e = open_block(b, &at, &p);
     sn_ix place = in_sums(b, &p, &s, e);
-    put_grown(b, at, b->group_sums, place, sn_ix_add(m, s.row, e.i), sn_put_load(m, at, b->sums, place));
+    put_grown(b, at, b->group_sums, place, slot_of(b, &p, &s, e), sn_put_load(m, at, b->sums, place));
 }
 
 /* ---- the rest of the body ---- */
@@ -488,12 +506,20 @@ static void put_inverses(binder *b, sn_cursor at, sn_buf total) {
     sn_put_store(b->m, at, b->growth, l.slot, x);
 }
 
+/* In which blocks the rest of the body goes along columns: those of the sums, or rows one by one. */
+static product product_of_rest(const binder *b) {
+    const sn_attend_plan *p = b->p;
+    product all = product_of_sums(b);
+    if (p->across) all.block = (sn_attend_block){1, 1}, all.m = slots(b), all.n = p->v_vectors, all.lanes = p->columns;
+    return all;
+}
+
 /* Of an element of a block, which no block, tile or vector before has stored. */
 static void put_rest(binder *b, sn_cursor at) {
     sn_module *m = b->m;
     const sn_attend_plan *pl = b->p;
     sn_buf total = b->group_total.i ? b->group_total : b->total, sums = b->group_sums.i ? b->group_sums : b->sums;
-    product p = product_of_sums(b);
+    product p = product_of_rest(b);
     put_inverses(b, at, total);
     spot s = open_blocks(b, &at, &p);
     element e;
@@ -513,7 +539,7 @@ static void put_rest(binder *b, sn_cursor at) {
     e.v = open_loop(b, &at, "v", p.lanes, SN_AXIS_VECTOR);
     sn_ix column = column_at(b, of_v, e.v);
     sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
-    states[3] = sn_put_load(m, at, sums, in_sums(b, &p, &s, e));
+    states[3] = sn_put_load(m, at, sums, pl->across ? fma_ix(b, slots(b), column, slot) : in_sums(b, &p, &s, e));
     sn_contraction_copier c = at_place(b, at, row, column, (sn_ix){0});
     for (uint32_t i = 0; i < SN_COUNT(states); i++)
         sn_contraction_becomes(&c, sn_result(sn_stmt_get(m, b->a->c.top), i), states[i]);
@@ -524,9 +550,10 @@ static void put_rest(binder *b, sn_cursor at) {
 
 static void make_buffers(binder *b, bool groups) {
     const sn_attend_plan *p = b->p;
-    int64_t of_sums = p->sums.rows * p->sums.vectors * p->columns, rows = slots(b);
-    b->row_blocks = (rows + p->sums.rows - 1) / p->sums.rows;
-    b->column_blocks = (p->v_vectors + p->sums.vectors - 1) / p->sums.vectors;
+    product of = product_of_sums(b);
+    int64_t of_sums = p->sums.rows * p->sums.vectors * of.lanes, rows = slots(b);
+    b->row_blocks = (of.m + p->sums.rows - 1) / p->sums.rows;
+    b->vector_blocks = (of.n + p->sums.vectors - 1) / p->sums.vectors;
     b->queries = new_local(b, "queries", SN_BUF_SHARED, rows * b->a->depth);
     if (p->packs_key) b->key = new_local(b, "keys", SN_BUF_SHARED, p->keys * pitch(b, b->a->depth));
     if (p->packs_v) b->v = new_local(b, "values", SN_BUF_SHARED, p->keys * pitch(b, b->a->c.n));
@@ -535,7 +562,7 @@ static void make_buffers(binder *b, bool groups) {
     b->base = new_local(b, "base", SN_BUF_SHARED, rows);
     b->growth = new_local(b, "growth", SN_BUF_SHARED, rows);
     b->total = new_local(b, "total", SN_BUF_SHARED, rows);
-    b->sums = new_local(b, "sums", SN_BUF_SHARED, of_sums * b->row_blocks * b->column_blocks);
+    b->sums = new_local(b, "sums", SN_BUF_SHARED, of_sums * b->row_blocks * b->vector_blocks);
     b->scores_block = new_local(b, "score", SN_BUF_REG, p->scores.rows * p->scores.vectors * p->lanes);
     b->sums_block = new_local(b, "acc", SN_BUF_REG, of_sums);
     b->largest = new_local(b, "largest", SN_BUF_REG, p->together * p->lanes);
@@ -543,7 +570,7 @@ static void make_buffers(binder *b, bool groups) {
     if (!groups) return;
     b->most_before = new_local(b, "most_before", SN_BUF_SHARED, rows);
     b->group_total = new_local(b, "group_total", SN_BUF_SHARED, rows);
-    b->group_sums = new_local(b, "group_sums", SN_BUF_SHARED, of_sums * b->row_blocks * b->column_blocks);
+    b->group_sums = new_local(b, "group_sums", SN_BUF_SHARED, of_sums * b->row_blocks * b->vector_blocks);
 }
 
 /* Do later rows see more keys? */

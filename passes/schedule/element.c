@@ -26,6 +26,7 @@ typedef struct flat {
     uint32_t alike;          /* ... of the others: those that are the same all along the last outer axis */
     uint32_t apart;          /* bytes of those that step over elements along the last outer axis */
     uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
+    uint32_t near;           /* ... of those that step over a few elements there (CPU, codegen-llvm/apart.c) */
     uint32_t stored;         /* largest one that is stored there */
     uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
@@ -56,6 +57,10 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
+            int64_t step;
+            bool steps =
+                sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_HOST_APART_STEP;
+            if (steps) sn_schedule_smaller(&fl.near, bytes);
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;
         }
@@ -383,7 +388,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         sc->runs = true;
         if (!sc->unroll) sc->unroll = 1; /* what a run loads is awaited before the next one */
     } else if (!sc->vector) {
-        uint32_t v = sn_widest(cx, fl->bytes);
+        bool apart = !cx->target->is_gpu && !fl->bytes && !sh->n_nests;
+        uint32_t v = sn_widest(cx, apart ? fl->near : fl->bytes);
         if (fl->moves && cx->target->io_align >= cx->target->vector_bytes) v = cx->target->vector_bytes / fl->bytes;
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);

@@ -166,7 +166,7 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
     /* Lanes of the CPU go along what is contiguous, whoever reads it again. */
     reused &= cx->target->is_gpu || sh->along_outer >= sh->along_inner;
     sh->one_thread = sh->rows >= SN_MANY_ROWS && (sh->max_count <= SN_TINY_NEST || reused || sh->windows);
-    sh->by_columns = sh->along_outer > sh->along_inner && sh->rows >= SN_FEWEST_COLUMNS;
+    sh->by_columns = sh->along_outer > sh->along_inner && sh->rows >= (cx->target->is_gpu ? SN_FEWEST_COLUMNS : 2);
     sh->lanes_are_rows = sn_schedule_lanes_are_rows(cx, sh);
     sh->one_thread |= sh->lanes_are_rows;
     sh->ops = sn_kern_ops(m, k);

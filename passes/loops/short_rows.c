@@ -1,0 +1,181 @@
+/* short_rows.c: the pass `short-rows`: on the CPU short rows become straight-line code, so that lanes go along the axis around them.
+ *
+ *     loop i in 1000 { loop c in 3 { %0 = load x[3*i + c]  %1 = load b[c]  store y[3*i + c], %0 + %1 } }
+ *  -> loop i in 1000 { store y[3*i], x[3*i] + b[0]  store y[3*i + 1], x[3*i + 1] + b[1]  store y[3*i + 2], .. }
+ *
+ * Pixels, coordinates of points, small matrices: a vector along such a row has room for several of them and goes through one; and what
+ * rows choose by the channel (a concatenation of channels) is computed for all of them. Written out, channels are vectors of rows, which
+ * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, and what channels share is computed once.
+ *
+ * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
+ * rows as one (collapse), and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
+ * Cost: linear in what is written.
+ */
+#include "passes/loops/write_out.h"
+
+enum { MOST_STEPS = 16, MOST_WRITTEN = 256, APART = 16 };
+
+typedef struct rows {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_stmt around; /* the loop over rows, along which lanes would go */
+    int64_t lanes;
+    double before, after; /* instructions for as many rows as a vector has lanes */
+    int64_t written;
+    bool flat;   /* every access walks rows as one, and nothing is tested */
+    bool stores; /* something lies at equal distances that lanes reach by whole vectors */
+} rows;
+
+static bool extent_of(const rows *r, sn_stmt s, int64_t *out) {
+    return sn_ix_is_const(r->m, sn_stmt_extent(r->m, s), out);
+}
+
+/* ---- what may be written out ---- */
+
+/* Iterations of the loops around s, inside of the loop over rows. */
+static int64_t times(const rows *r, sn_stmt s) {
+    int64_t n = 1, extent;
+    for (sn_stmt up = sn_stmt_get(r->m, s)->parent; up.i != r->around.i; up = sn_stmt_get(r->m, up)->parent)
+        if (sn_is_nest(sn_stmt_get(r->m, up)) && extent_of(r, up, &extent)) n = sn_mul_clamped(n, extent);
+    return n;
+}
+
+static bool may_write(rows *r, sn_stmt s) {
+    const sn_stmt_rec *of = sn_stmt_get(r->m, s);
+    int64_t extent;
+    if (of->op == SN_LOP_ACCUM || of->op == SN_LOP_IF) return false;
+    if (!sn_is_nest(of)) return !sn_lop_has_region(of->op);
+    if (of->kind != SN_AXIS_SEQ || !extent_of(r, s, &extent) || extent > MOST_STEPS) return false;
+    return of->op == SN_LOP_LOOP || sn_may_write_out(r->m, s, MOST_STEPS);
+}
+
+/* ---- what it takes ---- */
+
+static bool chooses(const sn_stmt_rec *s) {
+    return s->op == SN_LOP_IN || s->op == SN_LOP_CONST || s->op == SN_LOP_SELECT || s->op == SN_LOP_AND;
+}
+
+/* Lanes along rows: neighbours and numbers take an instruction, others at equal distances one a vector and one to put it
+ * in place, the rest one a lane. */
+static double access_cost(rows *r, const sn_stmt_rec *s) {
+    sn_axis ax = sn_stmt_axis(r->m, r->around);
+    int64_t c;
+    if (sn_ix_uses_vals(r->m, s->ix)) return (double)r->lanes;
+    if (!sn_ix_uses_axis(r->m, s->ix, ax)) return 1;
+    if (!sn_ix_coef(r->m, s->ix, ax, &c) || c < 1 || c > APART) return (double)r->lanes;
+    r->stores |= s->op == SN_LOP_STORE;
+    return c == 1 ? 1 : s->op == SN_LOP_STORE ? (double)c : 2 * (double)c - 1;
+}
+
+/* How often s is there when loops are written out and equal loads are one: by the loops whose axes it uses. */
+static double copies_of(const rows *r, sn_stmt s) {
+    const sn_stmt_rec *of = sn_stmt_get(r->m, s);
+    int64_t n = 1, extent;
+    if (of->op == SN_LOP_LOAD && of->has_mask) return 1;
+    for (sn_stmt up = of->parent; up.i != r->around.i; up = sn_stmt_get(r->m, up)->parent) {
+        bool used = !sn_is_access(of) || sn_ix_uses_axis(r->m, of->ix, sn_stmt_axis(r->m, up));
+        if (used && extent_of(r, up, &extent)) n *= extent;
+    }
+    return (double)n;
+}
+
+/* Does the access go from row to row as from element to element of it? */
+static bool walks_as_one(const rows *r, const sn_stmt_rec *s, sn_stmt inner) {
+    int64_t of_rows, of_elements, extent;
+    sn_axis ax = sn_stmt_axis(r->m, r->around);
+    if (!sn_ix_coef(r->m, s->ix, ax, &of_rows) || !extent_of(r, inner, &extent)) return false;
+    return sn_ix_coef(r->m, s->ix, sn_stmt_axis(r->m, inner), &of_elements) && of_rows == of_elements * extent;
+}
+
+/* perfect: the row is the last of the outer loops, whose elements are lanes today. Otherwise they are done one by one. */
+static void count(rows *r, sn_stmt s, bool perfect, sn_stmt inner) {
+    const sn_stmt_rec *of = sn_stmt_get(r->m, s);
+    double each = sn_is_access(of) ? access_cost(r, of) : 1;
+    if (sn_lop_has_region(of->op) || of->op == SN_LOP_YIELD) return;
+    int64_t n = times(r, s), extent = 1, c;
+    bool lanes = perfect && extent_of(r, inner, &extent);
+    r->written = sn_add_clamped(r->written, n);
+    r->after += chooses(of) ? 0 : copies_of(r, s) * each;
+    bool whole = !sn_is_access(of) || (sn_ix_coef(r->m, of->ix, sn_stmt_axis(r->m, inner), &c) && (c == 0 || c == 1));
+    r->before += (double)(r->lanes * n) / (lanes && whole ? (double)extent : 1);
+    if (sn_is_access(of) ? !walks_as_one(r, of, inner) : of->op == SN_LOP_IN || of->op == SN_LOP_INDEX) r->flat = false;
+}
+
+/* ---- the loops ---- */
+
+/* Iterations one behind the other, in place of the loop. */
+static void write_loop(sn_module *m, sn_stmt s) {
+    int64_t extent = sn_ix_value(m, sn_stmt_extent(m, s));
+    for (int64_t i = 0; i < extent; i++) {
+        sn_stmt copy = sn_stmt_clone(m, sn_at_before(m, s), s);
+        sn_axis ax = sn_stmt_axis(m, copy);
+        sn_ix at = sn_ix_const(m, i);
+        sn_stmt_subst(m, copy, &ax, &at, 1);
+        for (sn_stmt t = sn_stmt_get(m, copy)->first, next; t.i; t = next) {
+            next = sn_next(m, t);
+            sn_stmt_unlink(m, t);
+            sn_stmt_insert(m, sn_at_before(m, copy), t);
+        }
+        sn_stmt_unlink(m, copy);
+    }
+    sn_stmt_unlink(m, s);
+}
+
+static void write_loops(sn_module *m, sn_kern k, sn_stmt around) {
+    for (sn_stmt s = sn_region_first(m, k, around), next; s.i; s = next) {
+        next = sn_next(m, s);
+        if (sn_stmt_get(m, s)->op != SN_LOP_LOOP) continue;
+        write_loops(m, k, s);
+        write_loop(m, s);
+    }
+}
+
+/* Rows of the loop `around`: is their code to be written out? perfect: they are one loop, `inner`. */
+static bool gains(rows *r, bool perfect, sn_stmt inner) {
+    sn_module *m = r->m;
+    sn_stmt end = sn_stmt_walk_skip(m, r->around);
+    bool nests = false;
+    r->flat = perfect;
+    for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        if (!may_write(r, s)) return false;
+        nests |= sn_is_nest(sn_stmt_get(m, s));
+    }
+    for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
+        count(r, s, perfect, inner);
+    return nests && r->stores && !r->flat && r->written <= MOST_WRITTEN && r->after < r->before;
+}
+
+static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
+    sn_module *m = cx->m;
+    sn_chain outer;
+    int64_t extent;
+    sn_chain_outer(&outer, m, k);
+    for (uint32_t depth = outer.n > 1 ? outer.n - 1 : outer.n; depth && depth <= outer.n; depth++) {
+        rows r = {.cx = cx, .m = m, .k = k, .around = outer.at[depth - 1], .lanes = cx->target->vector_bytes / 4};
+        bool perfect = depth < outer.n;
+        if (!extent_of(&r, r.around, &extent) || extent < 2 * r.lanes) continue;
+        sn_stmt inner = perfect ? outer.at[depth] : (sn_stmt){0};
+        for (sn_stmt s = sn_stmt_get(m, r.around)->first; s.i && !inner.i; s = sn_next(m, s))
+            if (sn_is_nest(sn_stmt_get(m, s))) inner = s;
+        if (!inner.i || !gains(&r, perfect, inner)) continue;
+        write_loops(m, k, r.around);
+        sn_write_out(cx, k, MOST_STEPS);
+        sn_kern_cse(m, k);
+        sn_kern_collect_params(m, k);
+        sn_remark(cx, sn_kern_get(m, k)->name, "rows written out: %lld statements", (long long)r.written);
+        return true;
+    }
+    return false;
+}
+
+sn_status sn_pass_short_rows(sn_pass_ctx *cx, bool *changed) {
+    sn_module *m = cx->m;
+    if (cx->target->is_gpu) return SN_OK;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        if (k->scheduled || k->sched.cls) continue;
+        *changed |= write_rows(cx, m->kernels.at[i]);
+    }
+    return m->env->status;
+}
