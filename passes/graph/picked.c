@@ -55,7 +55,7 @@ sn_nd sn_select_as_slice(sn_pass_ctx *cx, sn_nd x, sn_node_rule simplify) {
     const sn_node_rec *n = sn_node_get(m, x), *in = sn_node_get(m, n->in[0]);
     int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), size;
     uint32_t index_rank = sn_type_of(m, n->in[1])->rank;
-    steps at;
+    steps at = {0};
     if (!sn_ix_is_const(m, in->type.shape[axis], &size) || !positions(&at, m, n->in[1], size)) return x;
     sn_nd y = sn_graph_slice(m, n->in[0], axis, at.first, at.last + 1, at.step);
     if (!y.i || !(y = simplify(cx, y)).i) return y;
