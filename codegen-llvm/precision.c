@@ -194,9 +194,10 @@ static bool has_exp(const sn_gen *g, sn_val v, bool summed, uint32_t depth) {
     return has_exp(g, s->in[first], summed, depth - 1) || has_exp(g, s->in[first + 1], summed, depth - 1);
 }
 
-/* Quotients of f64 are rounded correctly, but for those by sums of exponentials. */
+/* Quotients of f64, and those on the CPU, are rounded correctly, but for those by sums of exponentials. */
 static sn_gen_positive divisor_of(const sn_gen *g, sn_val v) {
-    if (sn_val_get(g->m, v)->dtype == SN_F64 && !has_exp(g, v, false, DEPTH)) return SN_GEN_ANY;
+    bool exact = !g->gpu || sn_val_get(g->m, v)->dtype == SN_F64;
+    if (exact && !has_exp(g, v, false, DEPTH)) return SN_GEN_ANY;
     return is_positive(g, v, DEPTH);
 }
 
