@@ -161,7 +161,9 @@ static bool made_of_first(finder *f, sn_nd x) {
 
 /* ---- factors of q and k ---- */
 
-/* Is x all of one operand, times a number or divided by one? */
+static const double MOST_FACTOR = 0x1p16;
+
+/* Is x all of one operand, times a number or divided by one? Not by one that keeps q and k where their product is a number. */
 static bool is_scaled(const sn_module *m, sn_nd x, uint32_t *of, double *factor) {
     const sn_node_rec *n = sn_node_get(m, x);
     if (n->op != SN_OP_MUL && n->op != SN_OP_DIV) return false;
@@ -171,7 +173,7 @@ static bool is_scaled(const sn_module *m, sn_nd x, uint32_t *of, double *factor)
         if (memcmp(z->type.shape, n->type.shape, n->type.rank * sizeof *n->type.shape)) continue;
         double value = sn_node_float(m, n->in[1 - k], SN_ATTR_VALUE, 0);
         *of = k, *factor = n->op == SN_OP_MUL ? value : 1 / value;
-        return isfinite(*factor) && *factor != 0;
+        return fabs(*factor) >= 1 / MOST_FACTOR && fabs(*factor) <= MOST_FACTOR;
     }
     return false;
 }

@@ -3,7 +3,7 @@
  *     conv %x, %w groups=32     x : [N, 256, H, W]   w : [256, 8, KH, KW]
  *  -> conv %x, %v groups=4      v : [256, 64, KH, KW], w where group and channel belong together, else 0
  *
- * Groups are joined until they have the rows and channels of a tile, or most of one where more of them would be two. A tensor core multiplies the zeros between
+ * Groups are joined until they have the rows and channels of a tile, or most of one where that is much less to multiply. A tensor core multiplies the zeros between
  * groups faster than threads multiply the rest; what it costs layout_conv.c asks the model. Legality: always, but
  * that zeros times an infinity or a nan in a channel of a group beside make nan.
  */
@@ -21,22 +21,25 @@ static int64_t products_of(int64_t groups, int64_t out, int64_t in, int64_t line
     return groups * more(whole(out, SN_CHOICE_TILE / 2), SN_CHOICE_TILE) * whole(in, line);
 }
 
-/* Channels of less than a sector more than lines are seldom brought, and only where no other number of groups has whole ones. */
+/* Channels of less than a sector more than lines are seldom brought, and only where no other number of groups has whole ones. Of halves, whose
+ * products are not all that takes time, a full tile is worth some zeros. */
 int64_t sn_layout_together(const sn_module *m, sn_nd conv, sn_dtype dtype) {
     const sn_node_rec *n = sn_node_get(m, conv);
     const sn_type *w = sn_type_of(m, n->in[1]);
-    int64_t groups = sn_node_conv(m, conv).groups, out, in, unit = sn_place_unit(dtype), best = 0, least = 0;
+    int64_t groups = sn_node_conv(m, conv).groups, out, in, unit = sn_place_unit(dtype);
+    int64_t best = 0, least = 0, full = 0, of_full = 0; /* how many groups, and their products */
     int64_t bytes = sn_dtype_bytes(dtype), line = SN_CHOICE_LINE / bytes;
     if (!sn_ix_is_const(m, w->shape[0], &out) || !sn_ix_is_const(m, w->shape[1], &in)) return 0;
     for (int64_t k = 1; k <= groups; k++) {
-        bool fills = 2 * k * out / groups > SN_CHOICE_TILE && k * in * bytes >= SN_CHOICE_LINE / 2;
-        bool lines = k * in % (2 * unit) == 0 || (!best && k * out / groups >= SN_CHOICE_TILE);
-        if (groups % k || !fills || k * in % unit || !lines) continue;
+        bool fills = k * out / groups >= SN_CHOICE_TILE, lines = k * in % (2 * unit) == 0 || (!best && fills);
+        if (groups % k || 2 * k * out / groups <= SN_CHOICE_TILE || k * in % unit) continue;
+        if (k * in * bytes < SN_CHOICE_LINE / 2) continue;
         int64_t products = products_of(groups / k, k * out / groups, k * in, line);
-        if (best && products >= least) continue;
-        best = k, least = products;
+        if (fills && !full) full = k, of_full = products;
+        if (lines && (!best || products < least)) best = k, least = products;
     }
-    return best;
+    bool narrow = bytes < sn_dtype_bytes(SN_F32);
+    return narrow && full && 100 * least > SN_CHOICE_FEWER * of_full ? full : best;
 }
 
 /* 1 where both axes have the same number, of [1, k, 1, k, 1, ..]. */

@@ -8,10 +8,12 @@
  * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, and what channels share is computed once.
  *
  * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
- * rows as one (collapse), and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
+ * rows as one (collapse), where class contract has vectors of columns, and where it takes more instructions: both sides are counted, for
+ * as many rows as a vector has lanes.
  * Cost: linear in what is written.
  */
 #include "passes/loops/write_out.h"
+#include "passes/schedule/contraction.h"
 
 enum { MOST_STEPS = 16, MOST_WRITTEN = 256, APART = 16 };
 
@@ -146,10 +148,18 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
     return nests && r->stores && !r->flat && r->written <= MOST_WRITTEN && r->after < r->before;
 }
 
+/* A product of matrices of which several rows meet a vector of columns? */
+static bool is_product(sn_pass_ctx *cx, sn_kern k) {
+    sn_contraction c;
+    const char *why_not;
+    return sn_contraction_find(&c, &why_not, cx, k) && c.m > 1 && c.n >= cx->target->vector_bytes / 4;
+}
+
 static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
     sn_chain outer;
     int64_t extent;
+    if (is_product(cx, k)) return false;
     sn_chain_outer(&outer, m, k);
     for (uint32_t depth = outer.n > 1 ? outer.n - 1 : outer.n; depth && depth <= outer.n; depth++) {
         rows r = {.cx = cx, .m = m, .k = k, .around = outer.at[depth - 1], .lanes = cx->target->vector_bytes / 4};

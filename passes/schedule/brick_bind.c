@@ -176,6 +176,23 @@ static void put_last(brick *b, const staged *st, sn_stmt into, sn_ix from, sn_ix
     sn_put_store(m, end, st->shared, sn_ix_add(m, to, e), sn_put_load_masked(m, end, st->buf, from, exists, none));
 }
 
+/* In front of the storage, where loops that go back have iterations beyond their last one: nothing that a body would take for an index. */
+static void put_none(brick *b, const staged *st, sn_stmt into, sn_ix from, sn_ix to) {
+    sn_module *m = b->m;
+    sn_ix before = sn_ix_sub(m, sn_ix_const(m, -st->in.v), from);
+    into = sn_put_if(m, sn_at_end(b->k, into), before, sn_ix_const(m, st->in.size));
+    sn_ix e = open_loop(b, &into, "e", st->in.v, SN_AXIS_VECTOR);
+    sn_cursor end = sn_at_end(b->k, into);
+    sn_put_store(m, end, st->shared, sn_ix_add(m, to, e), sn_put_const(m, end, sn_buf_get(m, st->buf)->dtype, 0));
+}
+
+static bool goes_back(const brick *b, const staged *st) {
+    const sn_schedule_walk *w = &b->b.loads[st - b->loads];
+    for (uint32_t p = 0; p < b->b.n; p++)
+        if (w->back[p]) return true;
+    return false;
+}
+
 static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool masked) {
     sn_module *m = b->m;
     lanes l = open_lanes(b, x, into, st->in.pieces, st->in.count);
@@ -187,6 +204,7 @@ static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool mas
     sn_ix to = sn_ix_fma(m, st->in.v, piece, place_of_run(m, &st->in, run));
     bool ends = st->in.anywhere && whole < st->in.size;
     if (ends) put_last(b, st, l.into, from, to);
+    if (ends && masked && goes_back(b, st)) put_none(b, st, l.into, from, to);
     if (ends) l.into = sn_put_if(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
     sn_ix lane = open_loop(b, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
     sn_val mask = {0};
