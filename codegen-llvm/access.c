@@ -285,10 +285,10 @@ static lv load_pieces(sn_gen *g, const access *a, lv mask) {
 
 /* Every second element, say, of a scratch buffer of the CPU: what lies between them is loaded, too. NULL: it is no such access. */
 static lv load_apart(sn_gen *g, const access *a) {
-    enum { MOST_APART = 4 };
+    enum { MOST_STEP = 4 };
     lv places[SN_GEN_LANES];
     int64_t step = a->step, size = a->b->private_size;
-    if (g->gpu || a->piece != 1 || step < 2 || step > MOST_APART || !sn_buf_is_local(a->b)) return NULL;
+    if (g->gpu || a->piece != 1 || step < 2 || step > MOST_STEP || !sn_buf_is_local(a->b)) return NULL;
     sn_range r = sn_ix_range(g->m, a->e);
     if (r.lo < 0 || r.hi + step > size || g->lanes * step > SN_GEN_LANES) return NULL;
     lv all = load_at(g, a, at_lane(g, a->e, 0), (uint32_t)(g->lanes * step), NULL);
@@ -296,17 +296,16 @@ static lv load_apart(sn_gen *g, const access *a) {
     return LLVMBuildShuffleVector(g->em.b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(places, g->lanes), "");
 }
 
-/* Elements further apart are loaded and stored one by one: then shuffles take as long. */
-enum { MOST_APART = 16, LEAST_LANES = 4 };
+enum { LEAST_LANES = 4 };
 
 /* Does the CPU take such elements by vectors of all lanes (apart.c)? Where these are registers, none is needed. */
 static bool lies_apart(const sn_gen *g, const access *a) {
     bool power = g->lanes >= LEAST_LANES && !(g->lanes & (g->lanes - 1)) && !g->run.lanes;
-    return !g->gpu && power && a->piece == 1 && a->step >= 2 && a->step <= MOST_APART && !sn_buf_is_local(a->b);
+    return !g->gpu && power && a->piece == 1 && a->step >= 2 && a->step <= SN_MOST_APART && !sn_buf_is_local(a->b);
 }
 
 static lv load_between(sn_gen *g, const access *a) {
-    lv parts[MOST_APART];
+    lv parts[SN_MOST_APART];
     int64_t lanes = g->lanes, all = (lanes - 1) * a->step + 1, n = (all + lanes - 1) / lanes;
     sn_ix first = at_lane(g, a->e, 0);
     for (int64_t k = 0; k < n; k++)
@@ -657,15 +656,15 @@ static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
 
 /* Stores of one region that fill all places between their elements. */
 typedef struct woven {
-    sn_stmt_rec *of[MOST_APART]; /* by the place */
-    int64_t least;               /* the first place, behind the store that is asked about */
-    sn_stmt_rec *last;           /* the one behind all others: there all of them are done */
+    sn_stmt_rec *of[SN_MOST_APART]; /* by the place */
+    int64_t least;                  /* the first place, behind the store that is asked about */
+    sn_stmt_rec *last;              /* the one behind all others: there all of them are done */
 } woven;
 
 /* Offsets of the stores found, behind that of the one that is asked about. */
 typedef struct found {
-    sn_stmt_rec *at[MOST_APART];
-    int64_t behind[MOST_APART];
+    sn_stmt_rec *at[SN_MOST_APART];
+    int64_t behind[SN_MOST_APART];
     uint32_t n;
     bool asked; /* it is among them */
 } found;
@@ -706,7 +705,7 @@ static bool is_woven(woven *out, sn_gen *g, const sn_stmt_rec *s, const access *
 }
 
 static void store_woven(sn_gen *g, const access *a, const woven *w) {
-    lv x[MOST_APART], parts[MOST_APART];
+    lv x[SN_MOST_APART], parts[SN_MOST_APART];
     for (int64_t k = 0; k < a->step; k++) {
         x[k] = sn_math_to_storage(&g->em, a->b->dtype, sn_gen_val(g, w->of[k]->in[0]));
         x[k] = sn_em_splat(&g->em, x[k], g->lanes);

@@ -5,8 +5,8 @@
  *     nests        keyed.c and reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      interior.c (without edges), region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as
  *                  one, run by run)
- *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), apart.c (at equal distances), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c
- *                  (products)
+ *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), apart.c (at equal distances), copy.c
+ *                  (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c (products)
  *     exchanges    block.c (between threads), posted.c (from block to block), team.c (between the blocks of a team),
  *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), registers.c (of a thread), kept.c (from run to

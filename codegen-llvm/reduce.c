@@ -323,7 +323,8 @@ static uint32_t lanes_to_keep(sn_gen *g, const sn_stmt_rec *s) {
     return s && sn_gen_runs_as_lanes(g, s) ? (uint32_t)sn_gen_extent(g, s->axis) : 0;
 }
 
-/* Is there room for the elements of several vectors? Where so many threads are to be resident that each has 64 registers, more is spilt. */
+/* Is there room for the elements of several vectors? Where so many threads are to be resident that each has 64 registers, more
+ * is spilt. */
 static bool has_registers(const sn_gen *g) {
     enum { CROWDED = 1024 };
     uint64_t blocks = g->k->sched.min_blocks ? g->k->sched.min_blocks : 1;

@@ -1,9 +1,9 @@
 /* sumexp.c: the combiner sumexp, whose state (m, s) stands for s * e^m (ir/ops/combs.def has its meaning).
  *
- * As many states as meet at a place are combined at once: their maximum first, then one e^ a state. The lanes of a
- * vector and the iterations of a written-out axis cost one e^ each that way, and only their result is rescaled further
- * out; on a GPU several vectors of a written-out axis are one such place (reduce.c). Two states give the same bits in either order (products are not contracted), as butterflies over threads need
- * it.
+ * As many states as meet at a place are combined at once: their maximum first, then one e^ a state. The lanes of a vector
+ * and the iterations of a written-out axis cost one e^ each that way, and only their result is rescaled further out; on a
+ * GPU several vectors of a written-out axis are one such place (reduce.c). Two states give the same bits in either order
+ * (products are not contracted), as butterflies over threads need it.
  */
 #include <math.h>
 

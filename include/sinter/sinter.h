@@ -557,7 +557,8 @@ typedef struct sn_compile_options {
     const char *repro_dir;      /* where the module before a failing pass is written */
     const sn_dim_binding *dims; /* sizes of all names that shapes use */
     unsigned n_dims;
-    unsigned threads;    /* of the CPU; 0: as many as the machine has */
+    unsigned
+        threads; /* of the CPU; 0: as many as the machine has. Long sums are shared by them: last places differ with it */
     const char *wrapper; /* "generated" (default): host code runs the steps; "interpreted" */
     const char
         *cpu_schedule; /* "host" (default); "gpu": kernels scheduled for a GPU (target, or sm_90) run on the CPU */

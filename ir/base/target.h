@@ -6,6 +6,10 @@
 
 #include "ir/base/base.h"
 
+/* Elements from one lane of the CPU to the next, up to which vectors come and go by shuffles (codegen-llvm/apart.c): beyond,
+ * one by one is as fast. */
+enum { SN_MOST_APART = 16 };
+
 typedef struct sn_target {
     bool is_gpu;
     char name[96]; /* "sm_90", "host"; with the figures that differ from its row: "sm_90a:units=114:l2=52428800" */

@@ -6,11 +6,11 @@
  *     %p = %e / sum %e                        quotient; or times the reciprocal
  *     %y = matmul %p, %v                      product
  *
- * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns
- * of v are neighbours in memory. A statistic of a row (maximum, sum) may have any shape of the same elements before
- * it is broadcast again. q and k may have been multiplied by numbers, as exporters write the scale of the scores, each by
- * its root: such factors are found where the scores are, behind the first product. Everything is found from operands; names and layouts do not count. What is not there:
- * dropout of the weights, scores that somebody else reads.
+ * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns of v are
+ * neighbours in memory. A statistic of a row (maximum, sum) may have any shape of the same elements before it is broadcast
+ * again. q and k may have been multiplied by numbers, as exporters write the scale of the scores, each by its root: such
+ * factors are found where the scores are, behind the first product. Everything is found from operands; names and layouts do
+ * not count. What is not there: dropout of the weights, scores that somebody else reads.
  */
 #include "passes/base/attention.h"
 

@@ -3,9 +3,9 @@
  *     conv %x, %w groups=32     x : [N, 256, H, W]   w : [256, 8, KH, KW]
  *  -> conv %x, %v groups=4      v : [256, 64, KH, KW], w where group and channel belong together, else 0
  *
- * Groups are joined until they have the rows and channels of a tile, or most of one where that is much less to multiply. A tensor core multiplies the zeros between
- * groups faster than threads multiply the rest; what it costs layout_conv.c asks the model. Legality: always, but
- * that zeros times an infinity or a nan in a channel of a group beside make nan.
+ * Groups are joined until they have the rows and channels of a tile, or most of one where that is much less to multiply.
+ * A tensor core multiplies the zeros between groups faster than threads multiply the rest; what it costs layout_conv.c asks
+ * the model. Legality: always, but that zeros times an infinity or a nan in a channel of a group beside make nan.
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -21,8 +21,8 @@ static int64_t products_of(int64_t groups, int64_t out, int64_t in, int64_t line
     return groups * more(whole(out, SN_CHOICE_TILE / 2), SN_CHOICE_TILE) * whole(in, line);
 }
 
-/* Channels of less than a sector more than lines are seldom brought, and only where no other number of groups has whole ones. Of halves, whose
- * products are not all that takes time, a full tile is worth some zeros. */
+/* Channels of less than a sector more than lines are seldom brought, and only where no other number of groups has whole
+ * ones. Of halves, whose products are not all that takes time, a full tile is worth some zeros. */
 int64_t sn_layout_together(const sn_module *m, sn_nd conv, sn_dtype dtype) {
     const sn_node_rec *n = sn_node_get(m, conv);
     const sn_type *w = sn_type_of(m, n->in[1]);

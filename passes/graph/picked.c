@@ -19,9 +19,9 @@ typedef struct steps {
     int64_t first, last, step;
 } steps;
 
-static int64_t position(const sn_attr *values, int64_t k, int64_t size) {
-    int64_t p = values->numbers.i[k];
-    return p < 0 ? p + size : p;
+/* Negative positions count from the end; of an index without a sign they are numbers of 2^63 and more. */
+static int64_t position(int64_t p, sn_dtype index, int64_t size) {
+    return p < 0 && !sn_is_unsigned(index) ? p + size : p;
 }
 
 static bool inside(int64_t p, int64_t size) { return p >= 0 && p < size; }
@@ -33,14 +33,15 @@ static bool positions(steps *out, const sn_module *m, sn_nd index, int64_t size)
     double value;
     if (!sn_type_static(m, &n->type, &count) || count < 1) return false;
     if (sn_is_uniform(m, index, &value)) {
-        int64_t p = (int64_t)value + (value < 0 ? size : 0);
+        if (!(value >= -(double)size && value < (double)size)) return false;
+        int64_t p = position((int64_t)value, n->type.dtype, size);
         *out = (steps){p, p, 1};
         return count == 1 && inside(p, size);
     }
     if (n->op != SN_OP_CONSTANT) return false;
     const sn_attr *values = sn_node_attr(m, index, SN_ATTR_VALUES);
     for (int64_t k = 0; k < count; k++) {
-        int64_t p = position(values, k, size);
+        int64_t p = position(values->numbers.i[k], n->type.dtype, size);
         if (!inside(p, size)) return false;
         if (k == 0) *out = (steps){p, p, 1};
         if (k == 1) out->step = p - out->first;

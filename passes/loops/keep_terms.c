@@ -8,7 +8,8 @@
  * stays in the cache of a core; longer ones are read once by online-softmax.
  *
  * Legal where the value is of the dtype of y, and y is stored once in the kernel, at one place for each iteration and behind the
- * value, and not loaded. Cost: pairs of nests of a kernel times statements in them.
+ * value, and not loaded. Not done where y is written to an input: what a kernel loads again cannot be in place (plan), and a copy
+ * behind it takes longer. Cost: pairs of nests of a kernel times statements in them.
  */
 #include "passes/base/twins.h"
 #include "passes/schedule/constants.h"
@@ -37,6 +38,13 @@ static bool stays_near(const keeper *kp, sn_buf y) {
     return sn_mul_clamped(steps, 2 * bytes) <= SN_HOST_CACHE;
 }
 
+/* An output that the caller wants in the storage of an input? */
+static bool is_for_input(const keeper *kp, sn_buf y) {
+    const sn_buf_rec *b = sn_buf_get(kp->m, y);
+    const sn_graph_ir *g = &kp->m->graph;
+    return b->scope == SN_BUF_OUTPUT && b->io < g->outputs.n && g->outputs.at[b->io].writes >= 0;
+}
+
 /* The one store to its buffer, at a place of its own for each iteration of the nest. */
 static bool is_place(const keeper *kp, sn_stmt s) {
     sn_module *m = kp->m;
@@ -44,6 +52,7 @@ static bool is_place(const keeper *kp, sn_stmt s) {
     int64_t c;
     if (r->op != SN_LOP_STORE || r->has_mask || sn_ix_uses_vals(m, r->ix) || sn_kern_loads(m, kp->k, r->buf))
         return false;
+    if (is_for_input(kp, r->buf)) return false;
     for (sn_stmt t = sn_stmt_walk_first(m, kp->k); t.i; t = sn_stmt_walk_next(m, t))
         if (t.i != s.i && sn_stores(sn_stmt_get(m, t)) && sn_stmt_get(m, t)->buf.i == r->buf.i) return false;
     for (uint32_t d = 0; d < kp->then.n; d++)

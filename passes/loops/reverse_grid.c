@@ -4,11 +4,11 @@
  *     k1: loop g in 8192 : grid { ... load x[4096*g + ..] }
  *  -> k1: loop g in 8192 : grid { ... load x[-4096*g + 33550336 + ..] }    from its end to its beginning
  *
- * The cache (L2) then still has what k0 touched last, which is what k1 wants first; in the same direction each line would be
- * gone just before it is wanted. Blocks that all run at once and share what they walk through (those of a reduction over columns) go
- * together, step by step: then it is their steps that have a direction. Norms and softmax of rows that no cluster has room for read them twice like that, and so
- * does any chain of kernels that could not be merged. Buffers that the cache holds as a whole, and kernels that walk in no
- * one direction, have no say.
+ * The cache (L2) then still has what k0 touched last, which is what k1 wants first; in the same direction each line would
+ * be gone just before it is wanted. Blocks that all run at once and share what they walk through (those of a reduction over
+ * columns) go together, step by step: then it is their steps that have a direction. Norms and softmax of rows that no
+ * cluster has room for read them twice like that, and so does any chain of kernels that could not be merged. Buffers that
+ * the cache holds as a whole, and kernels that walk in no one direction, have no say.
  *
  * Legal because the iterations of a grid may run in any order; kernels whose blocks wait for earlier ones (posted
  * buffers) are left alone, and so are launches of several grids and classes that choose the order of their tiles

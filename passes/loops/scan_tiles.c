@@ -15,9 +15,9 @@
  * of steps, which lie in different banks, or, of whole rows, neighbouring rows, where less of them meet in a bank so.
  *
  * Tiles are of four kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
- * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin anywhere); the same one behind the
- * other, where a block walks its columns from end to end; and several whole rows. The last two wait for nobody. The sums of other parts pass from block to
- * block as those of scan_columns.c do.
+ * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin
+ * anywhere); the same one behind the other, where a block walks its columns from end to end; and several whole rows. The
+ * last two wait for nobody. The sums of other parts pass from block to block as those of scan_columns.c do.
  *
  *     loop g in 1990 : grid {                                   256 columns, each of which is a thread's
  *       loop x in 256 : block.x { store k_c0[x], 0 }

@@ -30,8 +30,8 @@ typedef struct sn_tiles {
     int64_t threads, active, vector;  /* of a block; that have a piece; elements that are copied at once */
     int64_t pitch, pad;               /* elements of a row in shared memory; in front of the first one */
     int64_t parts, group;             /* of a row; of a group of them */
-    int64_t stages,
-        resident; /* the block walks all parts, so many of which are copied or used at a time; blocks of a multiprocessor then; 0: a block has one part */
+    int64_t stages;     /* the block walks all parts, so many are copied or used at a time; 0: it has one part */
+    int64_t resident;   /* blocks of a multiprocessor then */
     int64_t shared;     /* bytes */
     sn_stmt grid, into; /* the loop over blocks; where in it loops over threads go */
     bool inside;        /* all steps and columns of the tile are there */

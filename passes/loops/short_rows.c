@@ -8,14 +8,14 @@
  * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, and what channels share is computed once.
  *
  * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
- * rows as one (collapse), where class contract has vectors of columns, and where it takes more instructions: both sides are counted, for
- * as many rows as a vector has lanes.
+ * rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class window), where class contract has vectors of
+ * columns, and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
  * Cost: linear in what is written.
  */
 #include "passes/loops/write_out.h"
 #include "passes/schedule/contraction.h"
 
-enum { MOST_STEPS = 16, MOST_WRITTEN = 256, APART = 16 };
+enum { MOST_STEPS = 16, MOST_WRITTEN = 256 };
 
 typedef struct rows {
     sn_pass_ctx *cx;
@@ -27,6 +27,7 @@ typedef struct rows {
     int64_t written;
     bool flat;   /* every access walks rows as one, and nothing is tested */
     bool stores; /* something lies at equal distances that lanes reach by whole vectors */
+    bool apart;  /* ... and some of what is loaded or stored not side by side */
 } rows;
 
 static bool extent_of(const rows *r, sn_stmt s, int64_t *out) {
@@ -58,6 +59,19 @@ static bool chooses(const sn_stmt_rec *s) {
     return s->op == SN_LOP_IN || s->op == SN_LOP_CONST || s->op == SN_LOP_SELECT || s->op == SN_LOP_AND;
 }
 
+/* Do a reduction's windows overlap, from row to row? */
+static bool slides(const rows *r, sn_stmt s) {
+    const sn_stmt_rec *of = sn_stmt_get(r->m, s);
+    int64_t of_rows, step, extent;
+    if (!sn_ix_coef(r->m, of->ix, sn_stmt_axis(r->m, r->around), &of_rows) || of_rows < 1) return false;
+    for (sn_stmt up = of->parent; up.i != r->around.i; up = sn_stmt_get(r->m, up)->parent) {
+        if (sn_stmt_get(r->m, up)->op != SN_LOP_REDUCE || !extent_of(r, up, &extent)) continue;
+        if (!sn_ix_coef(r->m, of->ix, sn_stmt_axis(r->m, up), &step) || step < 1) continue;
+        if (step <= of_rows && of_rows < step * extent) return true;
+    }
+    return false;
+}
+
 /* Lanes along rows: neighbours and numbers take an instruction, others at equal distances one a vector and one to put it
  * in place, the rest one a lane. */
 static double access_cost(rows *r, const sn_stmt_rec *s) {
@@ -65,8 +79,9 @@ static double access_cost(rows *r, const sn_stmt_rec *s) {
     int64_t c;
     if (sn_ix_uses_vals(r->m, s->ix)) return (double)r->lanes;
     if (!sn_ix_uses_axis(r->m, s->ix, ax)) return 1;
-    if (!sn_ix_coef(r->m, s->ix, ax, &c) || c < 1 || c > APART) return (double)r->lanes;
+    if (!sn_ix_coef(r->m, s->ix, ax, &c) || c < 1 || c > SN_MOST_APART) return (double)r->lanes;
     r->stores |= s->op == SN_LOP_STORE;
+    r->apart |= c > 1;
     return c == 1 ? 1 : s->op == SN_LOP_STORE ? (double)c : 2 * (double)c - 1;
 }
 
@@ -90,16 +105,26 @@ static bool walks_as_one(const rows *r, const sn_stmt_rec *s, sn_stmt inner) {
     return sn_ix_coef(r->m, s->ix, sn_stmt_axis(r->m, inner), &of_elements) && of_rows == of_elements * extent;
 }
 
-/* perfect: the row is the last of the outer loops, whose elements are lanes today. Otherwise they are done one by one. */
+/* The loop along which lanes would go else: the row itself, if it is the last of the outer loops (perfect), or a reduction of whole
+ * vectors; none: it is done one by one. */
+static sn_stmt lanes_of(const rows *r, sn_stmt s, bool perfect, sn_stmt inner) {
+    sn_stmt up = sn_stmt_get(r->m, s)->parent;
+    int64_t extent;
+    if (perfect) return inner;
+    return up.i != r->around.i && extent_of(r, up, &extent) && extent >= r->lanes ? up : (sn_stmt){0};
+}
+
 static void count(rows *r, sn_stmt s, bool perfect, sn_stmt inner) {
     const sn_stmt_rec *of = sn_stmt_get(r->m, s);
     double each = sn_is_access(of) ? access_cost(r, of) : 1;
     if (sn_lop_has_region(of->op) || of->op == SN_LOP_YIELD) return;
     int64_t n = times(r, s), extent = 1, c;
-    bool lanes = perfect && extent_of(r, inner, &extent);
+    sn_stmt along = lanes_of(r, s, perfect, inner);
+    bool lanes = along.i && extent_of(r, along, &extent);
     r->written = sn_add_clamped(r->written, n);
     r->after += chooses(of) ? 0 : copies_of(r, s) * each;
-    bool whole = !sn_is_access(of) || (sn_ix_coef(r->m, of->ix, sn_stmt_axis(r->m, inner), &c) && (c == 0 || c == 1));
+    bool whole =
+        !lanes || !sn_is_access(of) || (sn_ix_coef(r->m, of->ix, sn_stmt_axis(r->m, along), &c) && (c == 0 || c == 1));
     r->before += (double)(r->lanes * n) / (lanes && whole ? (double)extent : 1);
     if (sn_is_access(of) ? !walks_as_one(r, of, inner) : of->op == SN_LOP_IN || of->op == SN_LOP_INDEX) r->flat = false;
 }
@@ -140,12 +165,12 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
     bool nests = false;
     r->flat = perfect;
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        if (!may_write(r, s)) return false;
+        if (!may_write(r, s) || (sn_stmt_get(m, s)->op == SN_LOP_LOAD && slides(r, s))) return false;
         nests |= sn_is_nest(sn_stmt_get(m, s));
     }
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
         count(r, s, perfect, inner);
-    return nests && r->stores && !r->flat && r->written <= MOST_WRITTEN && r->after < r->before;
+    return nests && r->stores && r->apart && !r->flat && r->written <= MOST_WRITTEN && r->after < r->before;
 }
 
 /* A product of matrices of which several rows meet a vector of columns? */

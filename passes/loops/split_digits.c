@@ -3,12 +3,12 @@
  *     loop i in 1000 { loop j in 8256 { load x[8256*i + 129*(j mod 64) + (j div 64)]  store y[8256*i + j] } }
  *  -> loop i in 1000 { loop j in 129 { loop j_1 in 64 { load x[8256*i + 129*j_1 + j]  store y[8256*i + 64*j + j_1] } } }
  *
- * Who permutes and then reshapes (patches, heads, planes of pixels that are shuffled) has loops over the reshaped axes. What a load
- * finds in order is a digit of one of them then, which classes tile and brick do not see: they want loops, and accesses that are affine
- * in them. Done for straight-line kernels of a GPU, where all accesses become affine in all axes, the digits of an axis divide each
- * other, and a load of much that is stored walks other lines than the stores do, as classes brick and tile have them. All others, and
- * small ones, keep their long axes, which vectors go along. Legal because outer loops are parallel. After `collapse`, which would find nothing to do.
- * Cost: accesses times axes.
+ * Who permutes and then reshapes (patches, heads, planes of pixels that are shuffled) has loops over the reshaped axes.
+ * What a load finds in order is a digit of one of them then, which classes tile and brick do not see: they want loops, and
+ * accesses that are affine in them. Done for straight-line kernels of a GPU, where all accesses become affine in all axes,
+ * the digits of an axis divide each other, and a load of much that is stored walks other lines than the stores do, as
+ * classes brick and tile have them. All others, and small ones, keep their long axes, which vectors go along. Legal because
+ * outer loops are parallel. After `collapse`, which would find nothing to do. Cost: accesses times axes.
  */
 #include "passes/base/nest.h"
 #include "passes/schedule/brick.h"

@@ -41,9 +41,10 @@
  *
  * Decided after fusion, so that it blocks no epilogue: whatever stood behind the reduction stays behind the second
  * one. The order of summation is fixed, so results are the same bits from run to run. Only kernels with one perfect
- * reduce nest that would leave the device idle are cut, or whose columns become wider; none that a
- * library runs. On the CPU there are as many parts as threads, and columns stay as they are (parts_for_threads). Products whose header says how they are done are left whole, and so are those of few rows that keep
- * the memory busy as they are, and those of tiles whose sums are not very long: `choose` cuts those that gain by it.
+ * reduce nest that would leave the device idle are cut, or whose columns become wider; none that a library runs. On the CPU
+ * there are as many parts as threads, and columns stay as they are (parts_for_threads). Products whose header says how they
+ * are done are left whole, and so are those of few rows that keep the memory busy as they are, and those of tiles whose sums
+ * are not very long: `choose` cuts those that gain by it.
  * Cost: linear in the kernel.
  */
 #include "ir/loop/equal.h"

@@ -20,8 +20,9 @@
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - copies are realized. What a reduction or contraction gives is stored in the order in which its first copy wants it, and the copy
  *     is a view of that;
- *   - what is made of constants alone, and read by what is not, is realized where computing it reads no fewer bytes than it has, or
- *     takes a sine or the like (tables of rotary embeddings) and its elements stay in a cache: its kernel runs once, when a program is loaded, while what is inlined is computed in each run;
+ *   - what is made of constants alone, and read by what is not, is realized where computing it reads no fewer bytes than it
+ *     has, or takes a sine or the like (tables of rotary embeddings) and its elements stay in a cache: its kernel runs once,
+ *     when a program is loaded, while what is inlined is computed in each run;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A repeat is several sections of kernels (repeat.c), and so are branches (cond.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
@@ -275,11 +276,11 @@ static void count_bytes(sn_lower *lw, sn_nd x) {
     lw->nodes[x.i].bytes = shows_less ? own : sum;
 }
 
-/* More than twenty instructions (passes/schedule/costs.def). */
+/* Operations of graphs that take more than twenty instructions, as passes/schedule/costs.def counts those of kernels. */
 static bool is_slow(sn_op op) {
-    static const sn_op slow[] = {SN_OP_SIN,  SN_OP_COS,  SN_OP_TAN,   SN_OP_ASIN,  SN_OP_ACOS,
-                                 SN_OP_ATAN, SN_OP_SINH, SN_OP_ASINH, SN_OP_ACOSH, SN_OP_ATANH,
-                                 SN_OP_LOG,  SN_OP_LOG2, SN_OP_POW,   SN_OP_LOG1P, SN_OP_EXPM1};
+    static const sn_op slow[] = {SN_OP_SIN,  SN_OP_COS,   SN_OP_TAN,   SN_OP_ASIN,  SN_OP_ACOS, SN_OP_ATAN,
+                                 SN_OP_SINH, SN_OP_ASINH, SN_OP_ACOSH, SN_OP_ATANH, SN_OP_LOG,  SN_OP_LOG2,
+                                 SN_OP_POW,  SN_OP_LOG1P, SN_OP_EXPM1, SN_OP_ERF,   SN_OP_FMOD};
     for (uint32_t k = 0; k < SN_COUNT(slow); k++)
         if (slow[k] == op) return true;
     return false;
@@ -288,10 +289,9 @@ static bool is_slow(sn_op op) {
 /* Is it better computed once than in each run? What is large is not kept for saving instructions alone, and numbers of rank 0
  * are computed in front of loops. */
 static bool pays_once(const sn_lower *lw, sn_nd x) {
-    enum { MOST_KEPT = 16 << 20 };
     const sn_lower_node *info = &lw->nodes[x.i];
     int64_t own = bytes_of(lw, x);
-    bool slow = info->slow && !info->drawn && own <= MOST_KEPT && sn_node_get(lw->m, x)->type.rank;
+    bool slow = info->slow && !info->drawn && own <= SN_REALIZE_KEPT && sn_node_get(lw->m, x)->type.rank;
     return info->constant && info->for_runs && (slow || info->bytes >= own);
 }
 

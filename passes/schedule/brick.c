@@ -8,10 +8,11 @@
  * of 186. The runs of the loads come to shared memory as they lie (cp.async, where elements or words of them are 4 bytes), and
  * the body goes along the runs of the stores. brick_bind.c has the picture.
  *
- * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine, back or forth, of
- * a buffer that the kernel does not write, with masks that hide little of it. All else is accessed as it is. Class tile has two loops, and squares in registers
- * between them: it does better where rows are whole vectors of words that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both
- * sides walk, and needs nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
+ * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine,
+ * back or forth, of a buffer that the kernel does not write, with masks that hide little of it. All else is accessed as it
+ * is. Class tile has two loops, and squares in registers between them: it does better where rows are whole vectors of words
+ * that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both sides walk, and needs
+ * nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
  * brick for that.
  *
  * Fields: runs of tile_m loaded elements and tile_n stored ones, about, where loops are as long; block_x threads; vector elements

@@ -58,8 +58,7 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
-            bool steps =
-                sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_HOST_APART_STEP;
+            bool steps = sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_MOST_APART;
             if (steps) sn_schedule_smaller(&fl.near, bytes);
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;
@@ -439,6 +438,11 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;
     sn_sched first = open, threads[] = {open, open}, narrow = open;
+    if (pinned->block_y > 1) /* a row above would have bound it */
+        return sn_fail(
+            cx->m->env, SN_ERROR_ARGUMENT,
+            "kernel %s: the schedule's block_y=%u wants something that lies across what is stored, on the CPU",
+            sn_kern_get(cx->m, k)->name, pinned->block_y);
     choose_element(cx, sh, &fl, &first);
     if (pinned->abreast > 1 && !may_take_turns(cx, sh, &first, pinned->abreast))
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,

@@ -33,9 +33,6 @@
 #include "passes/schedule/schedule.h"
 
 enum { MAX_STATES = 8, MAX_PARTS = 3 };
-enum {
-    LEAST_AHEAD = 3
-}; /* steps: of fewer no loop is left, and ptxas has the loads of all of them wait in registers at once */
 
 bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh) {
     if (sh->scans || sh->mixed || sh->team || sh->n_nests < 2) return false;
@@ -174,7 +171,7 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
         part[n_parts++] = put_part(m, nest ? sn_at_before(m, kept) : sn_at_after(m, kept), kept, rest,
                                    nest ? n - held - 1 : parts->stay, nest ? -1 : 1);
     if (rest) sn_stmt_get(m, part[0])->once = !sums;
-    bool ahead = parts->ahead && rest >= LEAST_AHEAD;
+    bool ahead = parts->ahead && rest >= SN_PART_AHEAD;
     if (rest && (ahead || !sums)) sn_schedule_loads_of_steps(cx, k, part[0], sh->nests[0].top, sched);
     sn_stmt last = ahead ? step_ahead(m, part[0], sn_at_before(m, sums ? kept : part[0])) : (sn_stmt){0};
     if (last.i) part[n_parts++] = last;
