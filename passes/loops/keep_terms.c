@@ -11,16 +11,11 @@
  * value, and not loaded. Not done where y is written to an input: what a kernel loads again cannot be in place (plan), and a copy
  * behind it takes longer. Cost: pairs of nests of a kernel times statements in them.
  */
+#include "passes/base/costs.h"
 #include "passes/base/twins.h"
 #include "passes/schedule/constants.h"
 
 enum { LEAST_COST = 4, /* instructions */ MOST_NESTS = 16 };
-
-static const uint32_t cost[SN_N_LOPS] = {
-#define SN_COST(LOP, full, half, special) [SN_LOP_##LOP] = full,
-#include "passes/schedule/costs.def"
-#undef SN_COST
-};
 
 typedef struct keeper {
     sn_pass_ctx *cx;
@@ -69,7 +64,7 @@ static bool find_value(const keeper *kp, sn_val *in_first, sn_val *in_then) {
     if (!sn_twins_extents(&tw)) return false;
     for (sn_stmt t = region_of(kp, &kp->then); t.i != kp->store.i; t = sn_next(m, t)) {
         const sn_stmt_rec *b = sn_stmt_get(m, t);
-        if (sn_is_access(b) || cost[b->op] <= LEAST_COST || b->n_results != 1 ||
+        if (sn_is_access(b) || sn_costs[b->op].full <= LEAST_COST || b->n_results != 1 ||
             sn_val_get(m, b->result)->dtype != dtype)
             continue;
         for (sn_stmt s = region_of(kp, &kp->first); s.i; s = sn_next(m, s)) {

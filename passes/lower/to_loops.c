@@ -35,6 +35,7 @@
  */
 #include "ir/graph/repeat.h"
 #include "passes/base/constants.h"
+#include "passes/base/costs.h"
 #include "passes/lower/lower.h"
 
 #include <string.h>
@@ -276,14 +277,9 @@ static void count_bytes(sn_lower *lw, sn_nd x) {
     lw->nodes[x.i].bytes = shows_less ? own : sum;
 }
 
-/* Operations of graphs that take more than twenty instructions, as passes/schedule/costs.def counts those of kernels. */
-static bool is_slow(sn_op op) {
-    static const sn_op slow[] = {SN_OP_SIN,  SN_OP_COS,   SN_OP_TAN,   SN_OP_ASIN,  SN_OP_ACOS, SN_OP_ATAN,
-                                 SN_OP_SINH, SN_OP_ASINH, SN_OP_ACOSH, SN_OP_ATANH, SN_OP_LOG,  SN_OP_LOG2,
-                                 SN_OP_POW,  SN_OP_LOG1P, SN_OP_EXPM1, SN_OP_ERF,   SN_OP_FMOD};
-    for (uint32_t k = 0; k < SN_COUNT(slow); k++)
-        if (slow[k] == op) return true;
-    return false;
+static bool is_slow(const sn_node_rec *n) {
+    enum { MANY = 20 }; /* instructions: more than exponentials and their like take */
+    return sn_node_is_elementwise(n) && sn_ops[n->op].lop >= 0 && sn_costs[sn_ops[n->op].lop].full > MANY;
 }
 
 /* Is it better computed once than in each run? What is large is not kept for saving instructions alone, and numbers of rank 0
@@ -376,7 +372,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     bool is_view = sn_ops[n->op].cls == SN_OPS_VIEW;
     if (is_view) sn_lower_note_leaves(lw, x);
     uint32_t ops = own_ops(n), reads = 0;
-    info->slow = is_slow(n->op);
+    info->slow = is_slow(n);
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
         if (is_named_before(n, k)) continue;

@@ -14,6 +14,7 @@
  * block reads again (a weight) are counted once. What a value of the kernel decides to do (an `if` of one) is taken
  * to be rare.
  */
+#include "passes/base/costs.h"
 #include "passes/schedule/schedule.h"
 #include "ir/loop/box.h"
 #include "ir/loop/copies.h"
@@ -243,15 +244,7 @@ typedef struct cost {
     double instructions, special;
 } cost;
 
-static const struct {
-    double full, half, special;
-} COSTS[SN_N_LOPS] = {
-#define SN_COST(LOP, full, half, special) [SN_LOP_##LOP] = {full, half, special},
-#include "passes/schedule/costs.def"
-#undef SN_COST
-};
-
-double sn_schedule_special(sn_lop op) { return op < SN_N_LOPS ? COSTS[op].special : 0; }
+double sn_schedule_special(sn_lop op) { return op < SN_N_LOPS ? sn_costs[op].special : 0; }
 
 static cost cost_of_access(const model *md, const sn_stmt_rec *r, const place *p) {
     const sn_buf_rec *b = sn_buf_get(md->m, r->buf);
@@ -279,14 +272,14 @@ static cost cost_of_reduce(const model *md, const sn_stmt_rec *r, double n) {
 
 /* A division by what stays the same for several is a product with its reciprocal. */
 static cost cost_of_scalar(const model *md, sn_stmt s, const sn_stmt_rec *r) {
-    cost one = {1, 0}, c = {md->halves ? COSTS[r->op].half : COSTS[r->op].full, COSTS[r->op].special};
+    cost one = {1, 0}, c = {md->halves ? sn_costs[r->op].half : sn_costs[r->op].full, sn_costs[r->op].special};
     if (r->op == SN_LOP_DIV && sn_val_stays(md->m, r->in[1], s)) return one;
     return c.instructions > 0 ? c : one;
 }
 
-double sn_schedule_op_cost(sn_lop op) { return op < SN_N_LOPS && COSTS[op].full > 0 ? COSTS[op].full : 1; }
+double sn_schedule_op_cost(sn_lop op) { return op < SN_N_LOPS && sn_costs[op].full > 0 ? sn_costs[op].full : 1; }
 
-double sn_schedule_half_cost(sn_lop op) { return op < SN_N_LOPS && COSTS[op].half > 0 ? COSTS[op].half : 1; }
+double sn_schedule_half_cost(sn_lop op) { return op < SN_N_LOPS && sn_costs[op].half > 0 ? sn_costs[op].half : 1; }
 
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
     double n = 0;
@@ -294,7 +287,7 @@ uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op >= SN_N_LOPS || !r->n_results) continue;
         double words = sn_dtype_bytes(sn_val_get(m, r->result)->dtype) > 4 ? 2 : 1;
-        n += words * (COSTS[r->op].full > 0 ? COSTS[r->op].full : 1);
+        n += words * (sn_costs[r->op].full > 0 ? sn_costs[r->op].full : 1);
     }
     return (uint32_t)n;
 }

@@ -17,7 +17,7 @@ static const char *const ROWS[] = {
 #include "passes/schedule/constants.def"
 #undef SN_CONSTANT
 #define SN_COST(LOP, full, half, special) "cost " #LOP " " #full " " #half " " #special,
-#include "passes/schedule/costs.def"
+#include "passes/base/costs.def"
 #undef SN_COST
 };
 

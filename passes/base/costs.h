@@ -1,0 +1,14 @@
+/* costs.h: how many instructions operations of Loop IR take on a GPU: the rows of costs.def, and one of each that has none. */
+#ifndef SN_PASSES_BASE_COSTS_H
+#define SN_PASSES_BASE_COSTS_H
+
+#include "ir/ops/ops.h"
+
+/* The columns of costs.def, which explains them; all 0: the operation is one instruction. */
+typedef struct sn_cost {
+    double full, half, special;
+} sn_cost;
+
+extern const sn_cost sn_costs[SN_N_LOPS];
+
+#endif
