@@ -4,11 +4,11 @@
 
 #include "ir/ops/ops.h"
 
-/* The columns of costs.def, which explains them; all 0: the operation is one instruction. */
+/* The columns of costs.def, which explains them; all 0: the operation is one instruction, or a statement that is none. */
 typedef struct sn_cost {
     double full, half, special;
 } sn_cost;
 
-extern const sn_cost sn_costs[SN_N_LOPS];
+extern const sn_cost sn_costs[SN_N_ALL_LOPS];
 
 #endif

@@ -244,7 +244,7 @@ typedef struct cost {
     double instructions, special;
 } cost;
 
-double sn_schedule_special(sn_lop op) { return op < SN_N_LOPS ? sn_costs[op].special : 0; }
+double sn_schedule_special(sn_lop op) { return sn_costs[op].special; }
 
 static cost cost_of_access(const model *md, const sn_stmt_rec *r, const place *p) {
     const sn_buf_rec *b = sn_buf_get(md->m, r->buf);
@@ -277,9 +277,9 @@ static cost cost_of_scalar(const model *md, sn_stmt s, const sn_stmt_rec *r) {
     return c.instructions > 0 ? c : one;
 }
 
-double sn_schedule_op_cost(sn_lop op) { return op < SN_N_LOPS && sn_costs[op].full > 0 ? sn_costs[op].full : 1; }
+double sn_schedule_op_cost(sn_lop op) { return sn_costs[op].full > 0 ? sn_costs[op].full : 1; }
 
-double sn_schedule_half_cost(sn_lop op) { return op < SN_N_LOPS && sn_costs[op].half > 0 ? sn_costs[op].half : 1; }
+double sn_schedule_half_cost(sn_lop op) { return sn_costs[op].half > 0 ? sn_costs[op].half : 1; }
 
 uint32_t sn_schedule_instructions(const sn_module *m, sn_kern k) {
     double n = 0;
