@@ -452,6 +452,7 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
         g->vals[s->result.i] = otherwise;
         return;
     }
+    if (mask && em_is(mask, true)) mask = NULL;
     lv x = sn_math_from_storage(&g->em, a.b->dtype, as_words(g, &a, load_storage(g, &a, mask_id, mask)));
     g->vals[s->result.i] = mask ? sn_em_choose(&g->em, mask, x, otherwise) : x;
 }
@@ -744,7 +745,8 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     access a = access_of(g, s);
     lv cond = sn_gen_chosen_threads(g, a.b->scope);
     if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
-    if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
+    if (cond && em_is(cond, false)) return;
+    if (cond && em_is(cond, true)) cond = NULL;
     uint32_t mark = sn_gen_mark(g);
     sn_em_if branch;
     dealt d;
