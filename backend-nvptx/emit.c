@@ -15,7 +15,7 @@
 
 #define FIRST_PASSES "sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg"
 static const char PASSES[] = "function(" FIRST_PASSES ",early-cse)";
-/* The back end begins with early-cse, too, which finds in products all that one in front of it would. */
+/* The back end begins with early-cse, too, which finds in products of tensor copies all that one in front of it would. */
 static const char PASSES_OF_PRODUCTS[] = "function(" FIRST_PASSES ")";
 /* Lanes of class element that are some elements apart, or of several loads that are side by side (colours of a pixel, parts of a complex
  * number), are one vector where the back end knows how their addresses are aligned. */
@@ -101,13 +101,10 @@ static sn_status fit_machine(job *j, const sn_cg_needs *needs) {
     return target_machine(&j->cg.tm, j, needs);
 }
 
-/* Those of f64 pass through registers by the hundred: what is shared before addresses are taken apart keeps fewer of them. */
-static const char *passes_of(const job *j) {
-    const sn_kern_rec *k = sn_kern_get(j->m, j->k);
-    bool wide = false;
-    for (uint32_t i = 0; i < k->params.n; i++) wide |= sn_buf_get(j->m, k->params.at[i])->dtype == SN_F64;
-    if (k->sched.cls == SN_SCHED_ELEMENT) return PASSES_OF_ELEMENTS;
-    return k->sched.cls == SN_SCHED_CONTRACT && !wide ? PASSES_OF_PRODUCTS : PASSES;
+static const char *passes_of(const job *j, const sn_cg_needs *needs) {
+    sn_sched_class cls = sn_kern_get(j->m, j->k)->sched.cls;
+    if (cls == SN_SCHED_ELEMENT) return PASSES_OF_ELEMENTS;
+    return cls == SN_SCHED_CONTRACT && needs->n_maps ? PASSES_OF_PRODUCTS : PASSES;
 }
 
 static sn_status emit_module(job *j, LLVMModuleRef mod) {
@@ -122,7 +119,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod) {
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(fit_machine(j, &needs));
-    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, passes_of(j)));
+    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, passes_of(j, &needs)));
     sn_nvptx_widen(&j->cg, mod);
     return take_ptx(j, mod, j->cg.tm);
 }
