@@ -298,7 +298,7 @@ typedef sn_status (*again)(sn_pass_ctx *cx, bool *changed);
 static sn_status run_on(sn_pass_ctx *cx, sn_kern_list *kernels, const again *passes, uint32_t n) {
     sn_kern_list all = cx->m->kernels;
     sn_status status = SN_OK;
-    bool changed;
+    bool changed = false;
     cx->m->kernels = *kernels;
     for (uint32_t i = 0; i < n && status == SN_OK; i++) status = passes[i](cx, &changed);
     *kernels = cx->m->kernels;
