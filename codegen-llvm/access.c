@@ -208,7 +208,9 @@ static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
 /* ---- vectors of which the CPU accesses the lanes that hold ---- */
 
 static bool takes_masks(const sn_gen *g, const access *a) {
-    return !g->gpu && g->lanes > 1 && a->piece == g->lanes && !a->reversed && sn_dtype_bytes(a->b->dtype) >= 4;
+    bool short_too = g->em.cg->target->avx512; /* a machine with masks of them has some for bytes and halves */
+    return !g->gpu && g->lanes > 1 && a->piece == g->lanes && !a->reversed &&
+           (short_too || sn_dtype_bytes(a->b->dtype) >= 4);
 }
 
 /* args: what the intrinsic takes, with the address at `at`. Lanes that do not hold may lie outside of the buffer, so that its
@@ -314,6 +316,51 @@ static lv load_between(sn_gen *g, const access *a) {
 }
 
 enum { NO_INTERVAL = 1 << 16 };
+
+/* ---- elements wherever they are, of the CPU ---- */
+
+/* Does each lane say itself where its element is? */
+static bool lies_anywhere(sn_gen *g, const access *a) {
+    return !g->gpu && a->piece == 1 && !g->run.lanes && !sn_buf_is_local(a->b) && values_vary(g, a->e);
+}
+
+/* Places of all lanes, computed for all at once. As numbers of 32 bits they are half as many registers, and the instruction that
+ * loads by them takes whole vectors. */
+static lv places_of(sn_gen *g, const access *a) {
+    sn_em *em = &g->em;
+    lv at = sn_em_splat(em, sn_gen_ix(g, a->e), g->lanes);
+    sn_range r = sn_ix_range(g->m, a->e);
+    bool narrow = r.lo >= 0 && r.hi <= INT32_MAX && g->index == em->cg->i64;
+    return narrow ? LLVMBuildTrunc(em->b, at, sn_em_shape(em->cg->i32, g->lanes), "") : at;
+}
+
+/* By one instruction, where there is one: elements that masked lanes do not have are not read. */
+static lv gather(sn_gen *g, const access *a, lv at, lv mask) {
+    sn_em *em = &g->em;
+    lv p = LLVMBuildGEP2(em->b, a->elem, sn_gen_memory(g, a->id), &at, 1, "");
+    lv yes = LLVMConstInt(em->cg->i1, 1, 0);
+    LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(p)};
+    lv args[3] = {p, sn_em_splat(em, mask ? mask : yes, g->lanes), LLVMGetPoison(types[0])};
+    lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID("llvm.masked.gather", 18), types, 2);
+    lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
+    unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
+    LLVMAddCallSiteAttribute(call, 1, LLVMCreateEnumAttribute(em->cg->cx, align, sn_dtype_bytes(a->b->dtype)));
+    return call;
+}
+
+static lv load_scattered(sn_gen *g, const access *a, lv mask) {
+    sn_em *em = &g->em;
+    lv at = places_of(g, a), all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
+    if (em->cg->target->avx512 && sn_dtype_bytes(a->b->dtype) >= 4) return gather(g, a, at, mask);
+    for (uint32_t i = 0; i < g->lanes; i++) {
+        lv p = element(g, a->elem, sn_gen_memory(g, a->id), sn_em_lane(em, at, i));
+        if (mask) p = em_select(em, sn_em_lane(em, mask, i), p, g->memory[a->id.i]);
+        lv x = LLVMBuildLoad2(em->b, a->elem, p, "");
+        LLVMSetAlignment(x, alignment(a, 1, false));
+        all = sn_em_with_lane(em, all, i, x);
+    }
+    return all;
+}
 
 /* How many tests that lanes may answer differently a mask is made of; each holds for an interval of lanes, or
  * NO_INTERVAL and more. */
@@ -428,6 +475,7 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, true);
     if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, false);
     if (mask && always_inside(g, a)) mask = NULL;
+    if (lies_anywhere(g, a)) return load_scattered(g, a, mask);
     if (mask && sn_em_lanes(mask) > 1) {
         if (takes_masks(g, a)) return load_masked(g, a, mask);
         if (!g->gpu && !a->piece) return load_at(g, a, at_lane(g, a->e, 0), 1, sn_em_any(&g->em, mask));

@@ -146,12 +146,23 @@ lv sn_em_poly(sn_em *em, lv x, const double *c, uint32_t n) {
     return y;
 }
 
-/* min.NaN and max.NaN exist on f32 from sm_80 on. Elsewhere: y where it wins or is nan. */
+static bool is_known_number(sn_em *em, lv x) {
+    lv nan = LLVMIsConstant(x) ? em_fcmp(em, LLVMRealUNO, x, x) : NULL;
+    return nan && LLVMIsConstant(nan) && LLVMIsNull(nan);
+}
+
+/* min.NaN and max.NaN exist on f32 from sm_80 on. Elsewhere: x where it wins or is nan. On the CPU an instruction takes the second operand
+ * where either is nan: that is all it takes beside a constant, which wins where both are alike. */
 static lv extreme(sn_em *em, lv x, lv y, const char *intrinsic, LLVMRealPredicate wins) {
     const sn_target *t = em->cg->target;
     if (t->is_gpu && t->sm >= 80 && !sn_em_is64(x)) return em_call2(em, intrinsic, x, y);
-    lv keep = em_or(em, em_fcmp(em, wins, x, y), em_fcmp(em, LLVMRealUNO, x, x));
-    return em_select(em, keep, x, y);
+    if (!t->is_gpu && is_known_number(em, y)) {
+        LLVMRealPredicate no_worse = wins == LLVMRealOGT ? LLVMRealOGE : LLVMRealOLE;
+        return em_select(em, em_fcmp(em, no_worse, y, x), y, x);
+    }
+    lv won = em_fcmp(em, wins, x, y), is_nan = em_fcmp(em, LLVMRealUNO, x, x);
+    if (!t->is_gpu) return em_select(em, is_nan, x, em_select(em, won, x, y));
+    return em_select(em, em_or(em, won, is_nan), x, y);
 }
 
 lv sn_em_fmin(sn_em *em, lv x, lv y) { return extreme(em, x, y, "llvm.minimum", LLVMRealOLT); }
