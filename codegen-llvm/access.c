@@ -18,6 +18,7 @@ typedef struct access {
     sn_buf id;
     LLVMTypeRef elem; /* storage type */
     sn_ix e;          /* resolved offset */
+    sn_stmt region;   /* that it stands in; none: the kernel */
     uint32_t piece;   /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
     int64_t step;     /* elements from one lane to the next, where that is a number */
     bool reversed;    /* later lanes lie at lower addresses */
@@ -170,7 +171,8 @@ static uint32_t group_of(sn_gen *g, const access *a) {
 }
 
 static access access_of(sn_gen *g, const sn_stmt_rec *s) {
-    access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
+    access a = {
+        .b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .region = s->parent, .piece = 0};
     a.once = s->op == SN_LOP_LOAD && comes_once(g->m, s);
     a.summed = is_summed(g->m, s->parent);
     a.elem = sn_math_storage(g->em.cg, a.b->dtype);
@@ -306,16 +308,36 @@ static bool lies_apart(const sn_gen *g, const access *a) {
     return !g->gpu && power && a->piece == 1 && a->step >= 2 && a->step <= SN_MOST_APART && !sn_buf_is_local(a->b);
 }
 
-static lv load_between(sn_gen *g, const access *a) {
-    lv parts[SN_MOST_APART];
-    int64_t lanes = g->lanes, all = (lanes - 1) * a->step + 1, n = (all + lanes - 1) / lanes;
-    sn_ix first = at_lane(g, a->e, 0);
-    for (int64_t k = 0; k < n; k++)
-        parts[k] = load_at(g, a, sn_ix_addc(g->m, first, k + 1 < n ? k * lanes : all - lanes), g->lanes, NULL);
-    return sn_gen_pick_apart(&g->em, parts, (uint32_t)n, (uint32_t)a->step);
+static int64_t parts_of(int64_t size, int64_t lanes) { return (size + lanes - 1) / lanes; }
+
+/* What the region loads within a step of a: how far before and behind it. Not where that takes a part, and a shuffle, more. */
+static void find_neighbours(int64_t *before, int64_t *behind, sn_gen *g, const access *a) {
+    *before = *behind = 0;
+    for (sn_stmt t = a->region.i ? sn_stmt_get(g->m, a->region)->first : g->k->first; t.i;
+         t = sn_stmt_get(g->m, t)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        int64_t away;
+        if (r->op != SN_LOP_LOAD || r->has_mask || r->buf.i != a->id.i) continue;
+        if (!sn_ix_is_const(g->m, sn_ix_sub(g->m, sn_gen_resolve(g, r->ix), a->e), &away)) continue;
+        if (away <= -a->step || away >= a->step) continue;
+        if (away < -*before) *before = -away;
+        if (away > *behind) *behind = away;
+    }
+    int64_t lanes = g->lanes, own = (lanes - 1) * a->step + 1, all = own + *before + *behind;
+    if (all > lanes * a->step || parts_of(all, lanes) > parts_of(own, lanes)) *before = *behind = 0;
 }
 
-enum { NO_INTERVAL = 1 << 16 };
+/* Parts that several loads have in common are one. */
+static lv load_between(sn_gen *g, const access *a) {
+    lv parts[SN_MOST_APART + 1];
+    int64_t lanes = g->lanes, before, behind;
+    find_neighbours(&before, &behind, g, a);
+    int64_t size = before + (lanes - 1) * a->step + 1 + behind, n = parts_of(size, lanes);
+    sn_ix first = sn_ix_addc(g->m, at_lane(g, a->e, 0), -before);
+    for (int64_t k = 0; k < n; k++)
+        parts[k] = load_at(g, a, sn_ix_addc(g->m, first, k + 1 < n ? k * lanes : size - lanes), g->lanes, NULL);
+    return sn_gen_pick_apart(&g->em, parts, (uint32_t)size, (uint32_t)before, (uint32_t)a->step);
+}
 
 /* ---- elements wherever they are, of the CPU ---- */
 
@@ -361,6 +383,8 @@ static lv load_scattered(sn_gen *g, const access *a, lv mask) {
     }
     return all;
 }
+
+enum { NO_INTERVAL = 1 << 16 };
 
 /* How many tests that lanes may answer differently a mask is made of; each holds for an interval of lanes, or
  * NO_INTERVAL and more. */

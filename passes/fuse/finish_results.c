@@ -86,7 +86,8 @@ static sn_stmt made_by(const finish *f, const sn_stmt_rec *load, sn_kern *by) {
     const sn_buf_rec *b = sn_buf_get(m, load->buf);
     uint32_t at = b->scope == SN_BUF_TEMP ? sn_users_storer(&f->users, load->buf, f->at) : UINT32_MAX;
     if (at == UINT32_MAX || !may_finish(f, at, load->buf)) return (sn_stmt){0};
-    bool hoisted = !f->cx->target->is_gpu && !sn_ix_uses_axis(m, load->ix, sn_stmt_axis(m, f->outer.at[f->outer.n - 1]));
+    bool hoisted =
+        !f->cx->target->is_gpu && !sn_ix_uses_axis(m, load->ix, sn_stmt_axis(m, f->outer.at[f->outer.n - 1]));
     int64_t results = sn_buf_bytes(m, load->buf) / sn_dtype_bytes(b->dtype);
     if (hoisted || sn_mul_clamped(results, SN_FINISH_FEWER) > sn_chain_count(m, &f->outer)) return (sn_stmt){0};
     *by = m->kernels.at[at];

@@ -29,9 +29,9 @@ typedef struct rows {
     double before, after; /* instructions for as many rows as a vector has lanes */
     double written;
     sn_notes needed; /* of statements in loops without loops: in how many iterations (needed.c) */
-    bool flat;   /* every access walks rows as one, and nothing is tested */
-    bool stores; /* something lies at equal distances that lanes reach by whole vectors */
-    bool apart;  /* ... and some of what is loaded or stored not side by side */
+    bool flat;       /* every access walks rows as one, and nothing is tested */
+    bool stores;     /* something lies at equal distances that lanes reach by whole vectors */
+    bool apart;      /* ... and some of what is loaded or stored not side by side */
 } rows;
 
 static bool extent_of(const rows *r, sn_stmt s, int64_t *out) {
@@ -197,7 +197,8 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
 static bool is_product(sn_pass_ctx *cx, sn_kern k) {
     sn_contraction c;
     const char *why_not;
-    return sn_contraction_find(&c, &why_not, cx, k) && c.m > 1 && c.n >= cx->target->vector_bytes / sn_dtype_bytes(c.dtype);
+    return sn_contraction_find(&c, &why_not, cx, k) && c.m > 1 &&
+           c.n >= cx->target->vector_bytes / sn_dtype_bytes(c.dtype);
 }
 
 /* Lanes along the loop: of the smallest elements that lie side by side there, or at equal distances. 1: there are none. */
