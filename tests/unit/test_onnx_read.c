@@ -582,3 +582,17 @@ Test(onnx_read, operands_that_do_not_fit) {
     pb m = model_of(&g, 17);
     refused(&m, "1 x Det (opset 17)");
 }
+
+/* Operators of onnxruntime that are one of ONNX between others. */
+Test(onnx_read, quantised_operators_of_onnxruntime) {
+    pb softmax = node_of("QLinearSoftmax", "x x x x x", "y"), concat = node_of("QLinearConcat", "x x x x x x", "y");
+    pb add = node_of("QLinearAdd", "x x x x x x x", "y");
+    put_attr_int(&softmax, "opset", -5);
+    put_attr_int(&softmax, "axis", 0);
+    put_text(&softmax, NODE_DOMAIN, "com.microsoft");
+    put_text(&concat, NODE_DOMAIN, "com.microsoft");
+    put_text(&add, NODE_DOMAIN, "com.microsoft");
+    refused_node(softmax, "1", 0, 0, "Softmax is not supported in opset -5");
+    refused_node(concat, "1", 0, 0, "6 operands; scale, zero point, and three for each tensor are wanted");
+    refused_node(add, "1", 0, 0, "quantised elements of f32");
+}
