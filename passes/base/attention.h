@@ -23,16 +23,17 @@ typedef struct sn_attention_sizes {
 } sn_attention_sizes;
 
 typedef struct sn_attention {
-    sn_nd product;      /* weights * v */
-    sn_nd first;        /* q * k */
-    sn_nd scores;       /* what the softmax is of: made of `first` element by element */
-    sn_nd quotient;     /* numerators over their sum: the weights, but for casts and views */
-    sn_nd_list members; /* all between the operands and `product` */
-    uint8_t *is_member; /* by node */
-    sn_nd_list scaled;  /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
+    sn_nd product;          /* weights * v */
+    sn_nd first;            /* q * k */
+    sn_nd scores;           /* what the softmax is of: made of `first` element by element */
+    sn_nd quotient;         /* numerators over their sum: the weights, but for casts and views */
+    sn_nd_list members;     /* all between the operands and `product` */
+    uint8_t *is_member;     /* by node */
+    sn_nd_list scaled;      /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
     sn_precision precision; /* of `product` */
-    bool widens; /* v is f32, q and k are halves: `first` is to be a product of f32, in that precision */
-    uint32_t misplaced; /* operands, as SN_ATTENTION_*, whose channels or columns are no neighbours in memory: to be copied */
+    bool widens;            /* v is f32, q and k are halves: `first` is to be a product of f32, in that precision */
+    uint32_t
+        misplaced; /* operands, as SN_ATTENTION_*, whose channels or columns are no neighbours in memory: to be copied */
     sn_attention_sizes sizes;
 } sn_attention;
 

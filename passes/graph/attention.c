@@ -127,7 +127,8 @@ static void agree(found *f, sn_pass_ctx *cx) {
             const sn_attention *a = &f->all.at[i], *b = &f->all.at[k];
             if (!f->keep[i] || !f->keep[k] || !sn_nd_eq(a->first, b->first)) continue;
             uint32_t of_scores = SN_ATTENTION_Q | SN_ATTENTION_K;
-            bool same = sn_mark_of_first(0, a) == sn_mark_of_first(0, b) && !((f->copies[i] ^ f->copies[k]) & of_scores);
+            bool same =
+                sn_mark_of_first(0, a) == sn_mark_of_first(0, b) && !((f->copies[i] ^ f->copies[k]) & of_scores);
             f->keep[i] = f->keep[k] = same;
         }
     sn_attention_keep_alone(f->keep, f->all.at, f->all.n, cx->m, cx->scratch);
