@@ -6,7 +6,7 @@ has it.
 
 import numpy as np
 
-from family import F32, scalar
+from family import F16, F32, scalar
 
 ORACLE = "runtime"
 DOMAIN = "com.microsoft"
@@ -108,3 +108,23 @@ def make(family):
     steps, middles = np.array([0.5, 0.6, 0.7], F32), np.array([300, 4, 5], np.uint16)
     case("quantize_linear_u16", "QuantizeLinear", [real * 50, steps, middles], axis=1)
     case("dequantize_linear_u16", "DequantizeLinear", [bytes_of(np.uint16, 2, 3, 5), steps, middles], axis=1)
+
+    # Three columns more than whole blocks, an odd number of blocks.
+    wide = family.normal(2, 3, 83)
+    for nm, bits, more, dtype in [
+        ("4", 4, 0, F32),
+        ("4_zero_points", 4, 1, F32),
+        ("8_zero_points", 8, 1, F32),
+        ("4_float_zero_points", 4, 2, F32),
+        ("4_bias", 4, 3, F32),
+        ("4_f16", 4, 1, F16),
+    ]:
+        weights = bytes_of(np.uint8, 6, 6, 16 * bits // 8)
+        scale = family.uniform(6, 6, low=0.01, high=0.1).astype(dtype)
+        if dtype == F16:  # weights that halves hold: onnxruntime has them in f32
+            scale = np.exp2(family.integers(-6, -3, 6, 6)).astype(dtype)
+        zero = bytes_of(np.uint8, 6, 6 * bits // 8) if more in (1, 3) else None
+        if more == 2:
+            zero = family.uniform(6, 6, low=0, high=15)
+        inputs = [wide.astype(dtype), weights, scale, zero, None, family.normal(6) if more == 3 else None]
+        case("matmul_nbits_" + nm, "MatMulNBits", inputs, known=(1, 2, 3), K=83, N=6, bits=bits, block_size=16)
