@@ -77,6 +77,8 @@ bool sn_ix_is_const(const sn_module *m, sn_ix e, int64_t *out);
 int64_t sn_ix_value(const sn_module *m, sn_ix e);
 /* Any ix as a sum: number of terms, terms, constant. An atom is one term with coefficient 1 (stored in *one). */
 uint32_t sn_ix_terms(const sn_module *m, sn_ix e, const sn_ix_term **terms, int64_t *c0, sn_ix_term *one);
+/* The constant that a term of e divides `of` by, the last such term's; 0: none does. */
+int64_t sn_ix_divisor(const sn_module *m, sn_ix e, sn_ix of);
 /* Split e = coefficient * axis + rest. false when the axis also occurs inside another atom (div, mod, prod, ...). An
  * axis that does not occur gives coefficient 0. For symbolic strides the coefficient is an ix. */
 bool sn_ix_split(sn_module *m, sn_ix e, sn_axis ax, sn_ix *coefficient, sn_ix *rest);

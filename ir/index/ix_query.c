@@ -396,3 +396,15 @@ int64_t sn_ix_eval(const sn_module *m, sn_ix e, sn_ix_lookup lookup, void *user)
     }
     return 0;
 }
+
+int64_t sn_ix_divisor(const sn_module *m, sn_ix e, sn_ix of) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t constant, by = 0;
+    uint32_t n = sn_ix_terms(m, e, &terms, &constant, &one);
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *atom = sn_ix_get(m, terms[i].atom);
+        if (atom->kind == SN_IX_DIV && sn_ix_eq(atom->a, of)) sn_ix_is_const(m, atom->b, &by);
+    }
+    return by;
+}

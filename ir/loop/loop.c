@@ -123,6 +123,13 @@ sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope s
     return b;
 }
 
+sn_buf sn_local_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t own, int64_t copies) {
+    sn_ix size = sn_ix_const(m, own * copies);
+    sn_buf b = sn_buf_new(m, name, dtype, scope, &size, 1);
+    sn_buf_get(m, b)->private_size = (uint32_t)own;
+    return b;
+}
+
 sn_buf sn_formal_new(sn_module *m, sn_kern k, const char *name, const sn_buf_rec *like) {
     sn_buf b = {sn_table_add(&m->bufs)};
     sn_buf_rec *r = sn_buf_get(m, b);
@@ -436,6 +443,20 @@ sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix po
 
 sn_stmt sn_put_loop(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind) {
     return sn_put_stmt(m, at, &(sn_stmt_rec){.op = SN_LOP_LOOP, .axis = ax, .kind = kind}, NULL);
+}
+
+sn_ix sn_open_loop(sn_module *m, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
+    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(m, 0);
+    sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
+    *at = sn_at_end(at->kern, sn_put_loop(m, *at, ax, kind));
+    return sn_ix_axis(m, ax);
+}
+
+sn_ix sn_open_loop_in(sn_module *m, sn_kern k, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
+    sn_cursor at = sn_at_end(k, *into);
+    sn_ix i = sn_open_loop(m, &at, name, extent, kind);
+    *into = at.parent;
+    return i;
 }
 
 sn_stmt sn_put_reduce(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind, const sn_comb *combs, uint32_t n_combs,

@@ -216,6 +216,8 @@ bool sn_kern_is_function(const sn_module *m, sn_kern k);
  * run 0 .. product of the shape - 1; callers change size, align, io, private_size and data as they need. */
 sn_buf sn_buf_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, const sn_ix *shape,
                   uint32_t rank);
+/* What threads or blocks have for themselves (REG, SHARED): `own` elements each, `copies` of them in all. */
+sn_buf sn_local_new(sn_module *m, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t own, int64_t copies);
 /* A formal of kernel k, last of its parameters. `like` says dtype, shape and size, or NULL; the name is taken as it
  * is. */
 sn_buf sn_formal_new(sn_module *m, sn_kern k, const char *name, const sn_buf_rec *like);
@@ -255,6 +257,10 @@ sn_val sn_put_load_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val 
 sn_stmt sn_put_store(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val x);
 sn_stmt sn_put_store_masked(sn_module *m, sn_cursor at, sn_buf b, sn_ix e, sn_val x, sn_val mask);
 sn_stmt sn_put_loop(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind);
+/* A loop of a new axis at *at, which moves inside. Returns what it counts; where there is one iteration that is 0, and there is no
+ * loop but of those axes that a kernel has in any case: grid and block.x. _in: at the end of *into. */
+sn_ix sn_open_loop(sn_module *m, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind);
+sn_ix sn_open_loop_in(sn_module *m, sn_kern k, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind);
 /* dtypes: one per state, in the order of the combiners. Results: sn_stmt_get(m, s)->result + k. */
 sn_stmt sn_put_reduce(sn_module *m, sn_cursor at, sn_axis ax, sn_axis_kind kind, const sn_comb *combs, uint32_t n_combs,
                       const sn_dtype *dtypes);

@@ -11,19 +11,6 @@
 #include "passes/base/nest.h"
 #include "passes/schedule/figures.h"
 
-/* What e divides the axis by, one term of it; 0: it does not. */
-static int64_t divisor_in(const sn_module *m, sn_ix e, sn_ix axis) {
-    const sn_ix_term *terms;
-    sn_ix_term one;
-    int64_t constant, by = 0;
-    uint32_t n = sn_ix_terms(m, e, &terms, &constant, &one);
-    for (uint32_t i = 0; i < n; i++) {
-        const sn_ix_rec *atom = sn_ix_get(m, terms[i].atom);
-        if (atom->kind == SN_IX_DIV && sn_ix_eq(atom->a, axis)) sn_ix_is_const(m, atom->b, &by);
-    }
-    return by;
-}
-
 /* Size of the groups of which the loads of a sum in s know the number; 0: none does. */
 static int64_t find_group(const sn_module *m, sn_stmt s, sn_ix axis) {
     int64_t group = 0;
@@ -31,7 +18,7 @@ static int64_t find_group(const sn_module *m, sn_stmt s, sn_ix axis) {
     for (sn_stmt t = s; t.i && t.i != end.i && !group; t = sn_stmt_walk_next(m, t)) {
         const sn_stmt_rec *r = sn_stmt_get(m, t);
         bool summed = r->parent.i && sn_stmt_get(m, r->parent)->op == SN_LOP_REDUCE;
-        if (sn_loads(r) && summed) group = divisor_in(m, r->ix, axis);
+        if (sn_loads(r) && summed) group = sn_ix_divisor(m, r->ix, axis);
     }
     return group;
 }

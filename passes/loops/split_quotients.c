@@ -19,19 +19,6 @@ typedef struct quotients {
     uint32_t at; /* position of the kernel */
 } quotients;
 
-/* What e divides the axis by in one of its terms; 0: it does not. */
-static int64_t divisor_in(const sn_module *m, sn_ix e, sn_ix axis) {
-    const sn_ix_term *terms;
-    sn_ix_term one;
-    int64_t constant, by = 0;
-    uint32_t n = sn_ix_terms(m, e, &terms, &constant, &one);
-    for (uint32_t i = 0; i < n; i++) {
-        const sn_ix_rec *atom = sn_ix_get(m, terms[i].atom);
-        if (atom->kind == SN_IX_DIV && sn_ix_eq(atom->a, axis)) sn_ix_is_const(m, atom->b, &by);
-    }
-    return by;
-}
-
 /* Does the kernel that stores to b reduce something? */
 static bool is_reduced(const quotients *q, sn_buf b) {
     uint32_t by = sn_users_storer(&q->users, b, q->at);
@@ -47,7 +34,7 @@ static int64_t find_group(const quotients *q, sn_stmt loop) {
     sn_stmt end = sn_stmt_walk_skip(q->m, loop);
     for (sn_stmt s = loop; s.i != end.i && !group; s = sn_stmt_walk_next(q->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(q->m, s);
-        if (sn_loads(r)) group = divisor_in(q->m, r->ix, axis);
+        if (sn_loads(r)) group = sn_ix_divisor(q->m, r->ix, axis);
         if (group && !is_reduced(q, r->buf)) group = 0;
     }
     return group;

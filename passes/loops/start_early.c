@@ -187,13 +187,6 @@ static void find_loads(starter *f) {
 
 /* ---- requests ---- */
 
-static sn_ix open_loop(starter *f, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1) return sn_ix_const(f->m, 0);
-    sn_axis ax = sn_axis_new(f->m, name, sn_ix_const(f->m, extent));
-    *at = sn_at_end(f->k, sn_put_loop(f->m, *at, ax, kind));
-    return sn_ix_axis(f->m, ax);
-}
-
 /* Where piece number `number` begins. */
 static sn_ix begin_of(starter *f, const pieces *p, sn_ix number) {
     sn_ix shape[SN_MAX_CHAIN], part[SN_MAX_CHAIN], e = p->first;
@@ -212,9 +205,9 @@ static void put_requests(starter *f, sn_cursor front, const pieces *p, const sn_
     sn_module *m = f->m;
     sn_cursor at = front;
     int64_t threads = (int64_t)launch->block_x * launch->block_y;
-    sn_ix y = open_loop(f, &at, "y", launch->block_y, SN_AXIS_BLOCK_Y);
-    sn_ix x = open_loop(f, &at, "x", launch->block_x, SN_AXIS_BLOCK_X);
-    sn_ix turn = open_loop(f, &at, "p", sn_ceil_div(p->count, threads), SN_AXIS_SEQ);
+    sn_ix y = sn_open_loop(f->m, &at, "y", launch->block_y, SN_AXIS_BLOCK_Y);
+    sn_ix x = sn_open_loop(f->m, &at, "x", launch->block_x, SN_AXIS_BLOCK_X);
+    sn_ix turn = sn_open_loop(f->m, &at, "p", sn_ceil_div(p->count, threads), SN_AXIS_SEQ);
     sn_ix number = sn_ix_fma(m, threads, turn, sn_ix_fma(m, launch->block_x, y, x)), count = sn_ix_const(m, p->count);
     sn_ix e = begin_of(f, p, number), size = sn_buf_get(m, p->buf)->size;
     sn_val mask = sn_ix_in(m, number, count) ? (sn_val){0} : sn_put_in(m, at, number, count);

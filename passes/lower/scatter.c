@@ -42,18 +42,12 @@ bool sn_lower_combines(const sn_node_rec *n) {
 }
 
 sn_ix sn_scattered_loop(sn_scattered *s, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(s->m, 0);
-    sn_axis ax = sn_axis_new(s->m, name, sn_ix_const(s->m, extent));
-    s->lw->at = sn_at_end(s->lw->kern, sn_put_loop(s->m, s->lw->at, ax, kind));
-    return sn_ix_axis(s->m, ax);
+    return sn_open_loop(s->m, &s->lw->at, name, extent, kind);
 }
 
 sn_buf sn_scattered_shared(sn_scattered *s, const char *name, sn_dtype dtype, int64_t elements) {
-    sn_ix size = sn_ix_const(s->m, elements);
     const char *kernel = sn_kern_get(s->m, s->lw->kern)->name;
-    sn_buf b = sn_buf_new(s->m, sn_strf(&s->m->arena, "%s_%s", kernel, name), dtype, SN_BUF_SHARED, &size, 1);
-    sn_buf_get(s->m, b)->private_size = (uint32_t)elements;
-    return b;
+    return sn_local_new(s->m, sn_strf(&s->m->arena, "%s_%s", kernel, name), dtype, SN_BUF_SHARED, elements, 1);
 }
 
 sn_val sn_scattered_identity(sn_scattered *s) {

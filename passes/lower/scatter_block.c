@@ -176,11 +176,8 @@ static void put_results(block *b) {
 }
 
 static sn_buf registers(block *b, const char *name, sn_dtype dtype, int64_t elements) {
-    sn_ix size = sn_ix_const(b->m, elements * b->p->threads);
     const char *kernel = sn_kern_get(b->m, b->lw->kern)->name;
-    sn_buf r = sn_buf_new(b->m, sn_strf(&b->m->arena, "%s_%s", kernel, name), dtype, SN_BUF_REG, &size, 1);
-    sn_buf_get(b->m, r)->private_size = (uint32_t)elements;
-    return r;
+    return sn_local_new(b->m, sn_strf(&b->m->arena, "%s_%s", kernel, name), dtype, SN_BUF_REG, elements, b->p->threads);
 }
 
 void sn_lower_scatter_blocks(sn_scattered *s) {

@@ -61,10 +61,7 @@ static sn_ix times(block *b, sn_ix x, int64_t c) { return sn_ix_scale(b->m, x, c
 
 /* A loop at lw->at, which moves inside; none when there is one iteration. Returns its axis. */
 static sn_ix open_loop(block *b, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    b->lw->at = sn_at_end(b->lw->kern, sn_put_loop(b->m, b->lw->at, ax, kind));
-    return sn_ix_axis(b->m, ax);
+    return sn_open_loop(b->m, &b->lw->at, name, extent, kind);
 }
 
 static sn_ix open_threads(block *b) { return open_loop(b, "x", b->threads, SN_AXIS_BLOCK_X); }
@@ -437,11 +434,8 @@ static int64_t elements_of_block(const block *b) {
 
 /* `elements` of a thread or a block. */
 static sn_buf new_local(block *b, const char *name, sn_dtype t, sn_buf_scope scope, int64_t elements) {
-    const char *kernel = sn_kern_get(b->m, b->lw->kern)->name;
-    sn_ix size = sn_ix_const(b->m, scope == SN_BUF_REG ? elements * b->threads : elements);
-    sn_buf buf = sn_buf_new(b->m, sn_strf(&b->m->arena, "%s_%s", kernel, name), t, scope, &size, 1);
-    sn_buf_get(b->m, buf)->private_size = (uint32_t)elements;
-    return buf;
+    const char *full = sn_strf(&b->m->arena, "%s_%s", sn_kern_get(b->m, b->lw->kern)->name, name);
+    return sn_local_new(b->m, full, t, scope, elements, scope == SN_BUF_REG ? b->threads : 1);
 }
 
 void sn_sort_blocks(sn_order *o, const sn_runs *from, int64_t length, const sn_runs *to) {

@@ -55,28 +55,14 @@ typedef struct binder {
 
 /* ---- small pieces ---- */
 
-static sn_ix open_loop(binder *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    return sn_host_loop(b->m, b->k, at, name, extent, kind);
-}
-
-/* c*a + e */
-static sn_ix fma_ix(binder *b, int64_t c, sn_ix x, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, x, c), e); }
-
-/* Loops over `all` elements by vectors; the last one begins earlier where it would reach beyond. */
+/* Loops over `all` elements by vectors. */
 static sn_ix open_vectors(binder *b, sn_cursor *at, int64_t all) {
-    int64_t lanes = b->p->lanes > b->p->columns ? b->p->lanes : b->p->columns;
-    while (lanes > all) lanes /= 2;
-    sn_ix first = sn_host_start(b->m, open_loop(b, at, "q", (all + lanes - 1) / lanes, SN_AXIS_SEQ), lanes, all);
-    return sn_ix_add(b->m, first, open_loop(b, at, "v", lanes, SN_AXIS_VECTOR));
+    return sn_host_vectors(b->m, at, all, b->p->lanes > b->p->columns ? b->p->lanes : b->p->columns);
 }
 
 static sn_buf new_local(binder *b, const char *suffix, sn_buf_scope scope, int64_t elements) {
-    sn_module *m = b->m;
-    sn_ix size = sn_ix_const(m, elements);
-    const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, b->k)->name, suffix);
-    sn_buf buf = sn_buf_new(m, name, b->p->dtype, scope, &size, 1);
-    sn_buf_get(m, buf)->private_size = (uint32_t)elements;
-    return buf;
+    const char *name = sn_strf(&b->m->arena, "%s_%s", sn_kern_get(b->m, b->k)->name, suffix);
+    return sn_local_new(b->m, name, b->p->dtype, scope, elements, 1);
 }
 
 static sn_val constant(binder *b, sn_cursor at, double x) { return sn_put_const(b->m, at, b->p->dtype, x); }
@@ -153,13 +139,14 @@ static int64_t pitch(const binder *b, int64_t channels) {
 /* Lane v of vector u, channel c: those of a block of scores lie together. */
 static sn_ix in_queries(binder *b, sn_ix u, sn_ix v, sn_ix c) {
     int64_t vectors = b->p->scores.vectors;
-    sn_ix block = sn_ix_divc(b->m, u, vectors), slot = fma_ix(b, b->p->lanes, sn_ix_modc(b->m, u, vectors), v);
-    return fma_ix(b, vectors * b->p->lanes, fma_ix(b, b->a->depth, block, c), slot);
+    sn_ix block = sn_ix_divc(b->m, u, vectors), slot = sn_ix_fma(b->m, b->p->lanes, sn_ix_modc(b->m, u, vectors), v);
+    return sn_ix_fma(b->m, vectors * b->p->lanes, sn_ix_fma(b->m, b->a->depth, block, c), slot);
 }
 
 static void put_queries(binder *b, sn_cursor at) {
-    sn_ix u = open_loop(b, &at, "u", b->p->vectors, SN_AXIS_SEQ), c = open_loop(b, &at, "c", b->a->depth, SN_AXIS_SEQ);
-    sn_ix v = open_loop(b, &at, "v", b->p->lanes, SN_AXIS_VECTOR);
+    sn_ix u = sn_open_loop(b->m, &at, "u", b->p->vectors, SN_AXIS_SEQ),
+          c = sn_open_loop(b->m, &at, "c", b->a->depth, SN_AXIS_SEQ);
+    sn_ix v = sn_open_loop(b->m, &at, "v", b->p->lanes, SN_AXIS_VECTOR);
     sn_put_store(b->m, at, b->queries, in_queries(b, u, v, c), put_q(b, at, row_at(b, u, v), c));
 }
 
@@ -167,9 +154,9 @@ static void put_queries(binder *b, sn_cursor at) {
 static void put_panel(binder *b, sn_cursor at, sn_buf to, bool of_v) {
     int64_t channels = of_v ? b->a->c.n : b->a->depth;
     if (!to.i) return;
-    sn_ix j = open_loop(b, &at, "j", b->p->keys, SN_AXIS_SEQ), c = open_vectors(b, &at, channels);
+    sn_ix j = sn_open_loop(b->m, &at, "j", b->p->keys, SN_AXIS_SEQ), c = open_vectors(b, &at, channels);
     sn_val x = of_v ? put_v(b, at, j, c) : put_key(b, at, j, c);
-    sn_put_store(b->m, at, to, fma_ix(b, pitch(b, channels), j, c), x);
+    sn_put_store(b->m, at, to, sn_ix_fma(b->m, pitch(b, channels), j, c), x);
 }
 
 /* ---- products ---- */
@@ -190,8 +177,8 @@ typedef struct spot {
 
 static spot open_blocks(binder *b, sn_cursor *at, const product *p) {
     spot s;
-    s.jb = open_loop(b, at, "jb", (p->n + p->block.vectors - 1) / p->block.vectors, SN_AXIS_SEQ);
-    s.ib = open_loop(b, at, "ib", (p->m + p->block.rows - 1) / p->block.rows, SN_AXIS_SEQ);
+    s.jb = sn_open_loop(b->m, at, "jb", (p->n + p->block.vectors - 1) / p->block.vectors, SN_AXIS_SEQ);
+    s.ib = sn_open_loop(b->m, at, "ib", (p->m + p->block.rows - 1) / p->block.rows, SN_AXIS_SEQ);
     s.row = sn_host_start(b->m, s.ib, p->block.rows, p->m);
     s.vector = sn_host_start(b->m, s.jb, p->block.vectors, p->n);
     return s;
@@ -204,14 +191,14 @@ typedef struct element {
 
 static element open_block(binder *b, sn_cursor *at, const product *p) {
     element e;
-    e.i = open_loop(b, at, "i", p->block.rows, SN_AXIS_UNROLL);
-    e.j = open_loop(b, at, "j", p->block.vectors, SN_AXIS_UNROLL);
-    e.v = open_loop(b, at, "v", p->lanes, SN_AXIS_VECTOR);
+    e.i = sn_open_loop(b->m, at, "i", p->block.rows, SN_AXIS_UNROLL);
+    e.j = sn_open_loop(b->m, at, "j", p->block.vectors, SN_AXIS_UNROLL);
+    e.v = sn_open_loop(b->m, at, "v", p->lanes, SN_AXIS_VECTOR);
     return e;
 }
 
 static sn_ix in_block(binder *b, const product *p, element e) {
-    return fma_ix(b, p->lanes, fma_ix(b, p->block.vectors, e.i, e.j), e.v);
+    return sn_ix_fma(b->m, p->lanes, sn_ix_fma(b->m, p->block.vectors, e.i, e.j), e.v);
 }
 
 /* The registers take in `steps` steps from `first` on. */
@@ -221,7 +208,7 @@ static void put_run(binder *b, sn_cursor at, const product *p, const spot *s, sn
     element e = open_block(b, &in, p);
     sn_put_store(m, in, p->registers, in_block(b, p, e), constant(b, in, 0));
     in = at;
-    sn_ix step = sn_ix_add(m, first, open_loop(b, &in, "c", steps, SN_AXIS_SEQ));
+    sn_ix step = sn_ix_add(m, first, sn_open_loop(b->m, &in, "c", steps, SN_AXIS_SEQ));
     e = open_block(b, &in, p);
     sn_val left = p->left(b, in, sn_ix_add(m, s->row, e.i), step);
     sn_val right = p->right(b, in, sn_ix_add(m, s->vector, e.j), e.v, step);
@@ -239,11 +226,11 @@ static int64_t score_pitch(const binder *b) {
 }
 
 /* Of key j and slot e of the rows. */
-static sn_ix in_scores(binder *b, sn_ix j, sn_ix e) { return fma_ix(b, score_pitch(b), j, e); }
+static sn_ix in_scores(binder *b, sn_ix j, sn_ix e) { return sn_ix_fma(b->m, score_pitch(b), j, e); }
 
 static sn_val key_of_tile(binder *b, sn_cursor at, sn_ix j, sn_ix channel) {
     if (!b->key.i) return put_key(b, at, j, channel);
-    return sn_put_load(b->m, at, b->key, fma_ix(b, pitch(b, b->a->depth), j, channel));
+    return sn_put_load(b->m, at, b->key, sn_ix_fma(b->m, pitch(b, b->a->depth), j, channel));
 }
 
 static sn_val query_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix channel) {
@@ -254,7 +241,7 @@ static sn_val query_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, s
 static void put_scores_of(binder *b, sn_cursor at, const product *p, const spot *s, bool add) {
     sn_module *m = b->m;
     element e = open_block(b, &at, p);
-    sn_ix slot = fma_ix(b, p->lanes, sn_ix_add(m, s->vector, e.j), e.v);
+    sn_ix slot = sn_ix_fma(b->m, p->lanes, sn_ix_add(m, s->vector, e.j), e.v);
     sn_ix to = in_scores(b, sn_ix_add(m, s->row, e.i), slot);
     sn_val x = sn_put_load(m, at, p->registers, in_block(b, p, e));
     if (add) x = sn_put_op2(m, at, SN_LOP_ADD, sn_put_load(m, at, b->s, to), x);
@@ -271,7 +258,7 @@ static void put_scores(binder *b, sn_cursor at) {
     put_scores_of(b, at, &p, &s, false);
     if (more) {
         sn_cursor in = at;
-        sn_ix r = open_loop(b, &in, "r", more, SN_AXIS_SEQ);
+        sn_ix r = sn_open_loop(b->m, &in, "r", more, SN_AXIS_SEQ);
         put_run(b, in, &p, &s, sn_ix_addc(b->m, sn_ix_scale(b->m, r, run), run), run);
         put_scores_of(b, in, &p, &s, true);
     }
@@ -306,9 +293,10 @@ static void put_mask(binder *b, sn_cursor at, sn_ix least, uint32_t mask, test_f
     sn_ix worst = sn_ix_addc(m, sn_ix_scale(m, least, -1), -1);
     if (sn_ix_range(m, worst).hi < 0) return;
     at = sn_at_end(b->k, sn_put_if(m, at, worst, above(b, worst)));
-    sn_ix u = open_loop(b, &at, "u", b->p->vectors, SN_AXIS_SEQ), j = open_loop(b, &at, "j", b->p->keys, SN_AXIS_SEQ);
-    sn_ix v = open_loop(b, &at, "v", b->p->lanes, SN_AXIS_VECTOR);
-    sn_ix test = test_at(b, mask, row_at(b, u, v), j), to = in_scores(b, j, fma_ix(b, b->p->lanes, u, v));
+    sn_ix u = sn_open_loop(b->m, &at, "u", b->p->vectors, SN_AXIS_SEQ),
+          j = sn_open_loop(b->m, &at, "j", b->p->keys, SN_AXIS_SEQ);
+    sn_ix v = sn_open_loop(b->m, &at, "v", b->p->lanes, SN_AXIS_VECTOR);
+    sn_ix test = test_at(b, mask, row_at(b, u, v), j), to = in_scores(b, j, sn_ix_fma(b->m, b->p->lanes, u, v));
     sn_val keep = sn_put_in(m, at, test, above(b, test));
     sn_val x = sn_put_op3(m, at, SN_LOP_SELECT, keep, sn_put_load(m, at, b->s, to), constant(b, at, -INFINITY));
     sn_put_store(m, at, b->s, to, x);
@@ -323,23 +311,24 @@ typedef struct lane {
 
 static lane open_lanes(binder *b, sn_cursor *at, sn_ix group) {
     lane l;
-    sn_ix u = open_loop(b, at, "u", b->p->together, SN_AXIS_UNROLL);
-    sn_ix v = open_loop(b, at, "v", b->p->lanes, SN_AXIS_VECTOR), vector = fma_ix(b, b->p->together, group, u);
-    l.own = fma_ix(b, b->p->lanes, u, v);
-    l.slot = fma_ix(b, b->p->lanes, vector, v);
+    sn_ix u = sn_open_loop(b->m, at, "u", b->p->together, SN_AXIS_UNROLL);
+    sn_ix v = sn_open_loop(b->m, at, "v", b->p->lanes, SN_AXIS_VECTOR),
+          vector = sn_ix_fma(b->m, b->p->together, group, u);
+    l.own = sn_ix_fma(b->m, b->p->lanes, u, v);
+    l.slot = sn_ix_fma(b->m, b->p->lanes, vector, v);
     l.row = row_at(b, vector, v);
     return l;
 }
 
 static sn_ix open_groups(binder *b, sn_cursor *at) {
-    return open_loop(b, at, "q", b->p->vectors / b->p->together, SN_AXIS_SEQ);
+    return sn_open_loop(b->m, at, "q", b->p->vectors / b->p->together, SN_AXIS_SEQ);
 }
 
 /* f of each score. */
 static void put_function(binder *b, sn_cursor at) {
     const sn_attend *a = b->a;
     if (sn_val_eq(a->score, a->sum)) return;
-    sn_ix group = open_groups(b, &at), j = open_loop(b, &at, "j", b->p->keys, SN_AXIS_SEQ);
+    sn_ix group = open_groups(b, &at), j = sn_open_loop(b->m, &at, "j", b->p->keys, SN_AXIS_SEQ);
     lane l = open_lanes(b, &at, group);
     sn_ix e = in_scores(b, j, l.slot);
     sn_contraction_copier p = at_place(b, at, l.row, (sn_ix){0}, sn_ix_add(b->m, b->keys, j));
@@ -355,7 +344,7 @@ static void put_most(binder *b, sn_cursor at) {
     lane l = open_lanes(b, &in, group);
     sn_put_store(m, in, b->largest, l.own, sn_put_load(m, in, b->most, l.slot));
     in = at;
-    sn_ix j = open_loop(b, &in, "j", b->p->keys, SN_AXIS_SEQ);
+    sn_ix j = sn_open_loop(b->m, &in, "j", b->p->keys, SN_AXIS_SEQ);
     l = open_lanes(b, &in, group);
     sn_val x = sn_put_load(m, in, b->s, in_scores(b, j, l.slot)), largest = sn_put_load(m, in, b->largest, l.own);
     x = sn_put_op3(m, in, SN_LOP_SELECT, sn_put_op2(m, in, SN_LOP_GT, x, largest), x, largest);
@@ -376,7 +365,7 @@ static void put_weights(binder *b, sn_cursor at) {
     lane l = open_lanes(b, &in, group);
     sn_put_store(m, in, b->part, l.own, constant(b, in, 0));
     in = at;
-    sn_ix j = open_loop(b, &in, "j", b->p->keys, SN_AXIS_SEQ);
+    sn_ix j = sn_open_loop(b->m, &in, "j", b->p->keys, SN_AXIS_SEQ);
     l = open_lanes(b, &in, group);
     sn_ix e = in_scores(b, j, l.slot);
     sn_val weight = put_weight(b, in, sn_put_load(m, in, b->s, e), sn_put_load(m, in, b->base, l.slot));
@@ -395,7 +384,7 @@ static sn_val weight_of_tile(binder *b, sn_cursor at, sn_ix slot, sn_ix j) {
 
 static sn_val v_of_column(binder *b, sn_cursor at, sn_ix column, sn_ix j) {
     if (!b->v.i) return put_v(b, at, j, column);
-    return sn_put_load(b->m, at, b->v, fma_ix(b, pitch(b, b->a->c.n), j, column));
+    return sn_put_load(b->m, at, b->v, sn_ix_fma(b->m, pitch(b, b->a->c.n), j, column));
 }
 
 static sn_val v_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix j) {
@@ -404,7 +393,7 @@ static sn_val v_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix
 
 /* Lanes along rows: v is a number, weights are vectors. */
 static sn_val weights_of_tile(binder *b, sn_cursor at, sn_ix vector, sn_ix lane, sn_ix j) {
-    return weight_of_tile(b, at, fma_ix(b, b->p->lanes, vector, lane), j);
+    return weight_of_tile(b, at, sn_ix_fma(b->m, b->p->lanes, vector, lane), j);
 }
 
 static product product_of_sums(const binder *b) {
@@ -418,14 +407,14 @@ static product product_of_sums(const binder *b) {
 /* The slot of its row. */
 static sn_ix slot_of(binder *b, const product *p, const spot *s, element e) {
     if (!b->p->across) return sn_ix_add(b->m, s->row, e.i);
-    return fma_ix(b, p->lanes, sn_ix_add(b->m, s->vector, e.j), e.v);
+    return sn_ix_fma(b->m, p->lanes, sn_ix_add(b->m, s->vector, e.j), e.v);
 }
 
 /* Its place among the sums of a tile: each block has its own, or blocks do not meet. */
 static sn_ix in_sums(binder *b, const product *p, const spot *s, element e) {
-    if (b->p->across) return fma_ix(b, slots(b), sn_ix_add(b->m, s->row, e.i), slot_of(b, p, s, e));
+    if (b->p->across) return sn_ix_fma(b->m, slots(b), sn_ix_add(b->m, s->row, e.i), slot_of(b, p, s, e));
     int64_t size = p->block.rows * p->block.vectors * p->lanes;
-    return fma_ix(b, size, fma_ix(b, b->row_blocks, s->jb, s->ib), in_block(b, p, e));
+    return sn_ix_fma(b->m, size, sn_ix_fma(b->m, b->row_blocks, s->jb, s->ib), in_block(b, p, e));
 }
 
 /* to = to * growth + x, for an element of a block. */
@@ -523,23 +512,23 @@ static void put_rest(binder *b, sn_cursor at) {
     put_inverses(b, at, total);
     spot s = open_blocks(b, &at, &p);
     element e;
-    e.i = open_loop(b, &at, "i", p.block.rows, SN_AXIS_SEQ);
+    e.i = sn_open_loop(b->m, &at, "i", p.block.rows, SN_AXIS_SEQ);
     sn_ix slot = sn_ix_add(m, s.row, e.i), u = sn_ix_divc(m, slot, pl->lanes), lane = sn_ix_modc(m, slot, pl->lanes);
     at = put_if(b, at, sn_ix_sub(m, slot, sn_ix_scale(m, s.ib, p.block.rows)), p.block.rows);
     sn_ix vector = sn_ix_add(m, b->first, u), row = row_at(b, u, lane);
     at = put_if(b, at, sn_ix_sub(m, vector, b->old_first), pl->vectors);
     at = put_if(b, at, sn_ix_sub(m, row, sn_ix_scale(m, vector, pl->lanes)), pl->lanes);
-    e.j = open_loop(b, &at, "j", p.block.vectors, SN_AXIS_SEQ);
+    e.j = sn_open_loop(b->m, &at, "j", p.block.vectors, SN_AXIS_SEQ);
     sn_ix of_v = sn_ix_add(m, s.vector, e.j);
     at = put_if(b, at, sn_ix_sub(m, of_v, sn_ix_scale(m, s.jb, p.block.vectors)), p.block.vectors);
     sn_val states[4], most = sn_put_load(m, at, b->most, slot);
     states[0] = states[2] = sn_put_op2(m, at, SN_LOP_MUL, most, constant(b, at, b->a->factor));
     states[1] = sn_put_load(m, at, total, slot);
     sn_val inverse = sn_put_load(m, at, b->growth, slot);
-    e.v = open_loop(b, &at, "v", p.lanes, SN_AXIS_VECTOR);
+    e.v = sn_open_loop(b->m, &at, "v", p.lanes, SN_AXIS_VECTOR);
     sn_ix column = column_at(b, of_v, e.v);
     sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
-    states[3] = sn_put_load(m, at, sums, pl->across ? fma_ix(b, slots(b), column, slot) : in_sums(b, &p, &s, e));
+    states[3] = sn_put_load(m, at, sums, pl->across ? sn_ix_fma(b->m, slots(b), column, slot) : in_sums(b, &p, &s, e));
     sn_contraction_copier c = at_place(b, at, row, column, (sn_ix){0});
     for (uint32_t i = 0; i < SN_COUNT(states); i++)
         sn_contraction_becomes(&c, sn_result(sn_stmt_get(m, b->a->c.top), i), states[i]);
@@ -588,8 +577,8 @@ static sn_cursor open_tiles(binder *b) {
     sn_module *m = b->m;
     const sn_attend_plan *p = b->p;
     sn_cursor at = sn_at_end(b->k, (sn_stmt){0});
-    sn_ix g = open_loop(b, &at, "g", p->alone ? 1 : b->a->c.batch * p->tiles, SN_AXIS_GRID);
-    if (p->alone) g = open_loop(b, &at, "n", b->a->c.batch, SN_AXIS_SEQ);
+    sn_ix g = sn_open_loop(b->m, &at, "g", p->alone ? 1 : b->a->c.batch * p->tiles, SN_AXIS_GRID);
+    if (p->alone) g = sn_open_loop(b->m, &at, "n", b->a->c.batch, SN_AXIS_SEQ);
     sn_ix tile = sn_ix_modc(m, g, p->tiles);
     if (p->tiles > 1 && grows(b)) tile = sn_ix_addc(m, sn_ix_scale(m, tile, -1), p->tiles - 1);
     b->batch = sn_ix_divc(m, g, p->tiles);

@@ -37,14 +37,6 @@ typedef struct binding {
 
 /* ---- small pieces ---- */
 
-static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    bool plain = kind == SN_AXIS_SEQ || kind == SN_AXIS_UNROLL;
-    if (extent == 1 && plain) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
-    return sn_ix_axis(b->m, ax);
-}
-
 /* The lanes of a vector: always a loop, so that what is masked stands alone. */
 static sn_ix open_lanes(binding *b, sn_cursor *at) {
     sn_axis ax = sn_axis_new(b->m, "v", sn_ix_const(b->m, b->sc->vector));
@@ -66,11 +58,7 @@ static sn_val close_reduce(binding *b, sn_stmt s, sn_val x) {
 }
 
 static sn_buf new_registers(binding *b, const char *name, sn_dtype dtype, int64_t own) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, SN_BUF_REG, NULL, 0);
-    sn_buf_rec *r = sn_buf_get(b->m, buf);
-    r->private_size = (uint32_t)own;
-    r->size = sn_ix_const(b->m, own * b->sc->block_x * b->sc->block_y);
-    return buf;
+    return sn_local_new(b->m, name, dtype, SN_BUF_REG, own, b->sc->block_x * b->sc->block_y);
 }
 
 typedef struct thread {
@@ -79,8 +67,8 @@ typedef struct thread {
 
 static thread open_threads(binding *b, sn_cursor *at) {
     thread t;
-    t.y = open_loop(b, at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
-    t.x = open_loop(b, at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    t.y = sn_open_loop(b->m, at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    t.x = sn_open_loop(b->m, at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
     return t;
 }
 
@@ -184,7 +172,7 @@ static void put_vectors(binding *b, sn_cursor at, sn_val operand, sn_buf to, thr
                         int64_t vectors, int64_t channels, sn_val mask) {
     sn_module *m = b->m;
     bool column = sn_val_eq(operand, b->a.v);
-    sn_ix e = open_loop(b, &at, "e", vectors, SN_AXIS_UNROLL), first = first_at(b, t, e);
+    sn_ix e = sn_open_loop(b->m, &at, "e", vectors, SN_AXIS_UNROLL), first = first_at(b, t, e);
     mask = both(b, at, mask, put_inside(b, at, first, channels));
     sn_ix v = open_lanes(b, &at), *moves = column ? &p.column : &p.channel;
     *moves = sn_ix_add(m, first, v);
@@ -198,18 +186,18 @@ static void put_vectors(binding *b, sn_cursor at, sn_val operand, sn_buf to, thr
 
 static void put_begin(binding *b, sn_cursor at) {
     thread t = open_threads(b, &at);
-    sn_ix r = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL);
+    sn_ix r = sn_open_loop(b->m, &at, "r", b->a.rows, SN_AXIS_UNROLL);
     put_vectors(b, at, b->a.q, b->q, t, (place){.row = r}, r, b->key_parts, b->a.depth, (sn_val){0});
     set(b, at, b->most, t, r, constant(b, at, -INFINITY));
     set(b, at, b->total, t, r, constant(b, at, 0));
-    sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
+    sn_ix e = sn_open_loop(b->m, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
     set(b, at, b->sum, t, sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->v_parts, r, e), v), constant(b, at, 0));
 }
 
 /* U keys of a turn, or their v: all loads together. */
 static void put_loads(binding *b, sn_cursor at, sn_ix turn, bool of_v) {
     thread t = open_threads(b, &at);
-    sn_ix u = open_loop(b, &at, "u", b->sc->unroll, SN_AXIS_UNROLL);
+    sn_ix u = sn_open_loop(b->m, &at, "u", b->sc->unroll, SN_AXIS_UNROLL);
     place p = {.row = sn_ix_const(b->m, 0), .key = key_at(b, turn, t, u)};
     sn_val mask = put_inside(b, at, p.key, b->a.n_keys);
     if (of_v) put_vectors(b, at, b->a.v, b->v, t, p, u, b->v_parts, b->a.width, mask);
@@ -231,14 +219,14 @@ static sn_val put_product(binding *b, sn_cursor at, thread t, sn_ix u, sn_ix r) 
 }
 
 static void put_scores(binding *b, sn_cursor at, sn_ix turn) {
-    thread t = {.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y)};
-    sn_ix u = open_loop(b, &at, "u", b->sc->unroll, SN_AXIS_UNROLL);
+    thread t = {.y = sn_open_loop(b->m, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y)};
+    sn_ix u = sn_open_loop(b->m, &at, "u", b->sc->unroll, SN_AXIS_UNROLL);
     place p = {.key = key_at(b, turn, t, u)};
     sn_val mask = put_inside(b, at, p.key, b->a.n_keys);
-    p.row = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL);
+    p.row = sn_open_loop(b->m, &at, "r", b->a.rows, SN_AXIS_UNROLL);
     sn_val x = put(b, at, b->a.score, &p, mask, put_product(b, at, t, u, p.row));
     if (mask.i) x = sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, constant(b, at, -INFINITY));
-    t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    t.x = sn_open_loop(b->m, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
     set(b, at, b->score, t, sn_ix_fma(b->m, b->a.rows, u, p.row), x);
 }
 
@@ -262,16 +250,16 @@ static void put_taken(binding *b, sn_cursor at, sn_buf state, thread t, sn_ix e,
 
 static void put_sums(binding *b, sn_cursor at) {
     thread t = open_threads(b, &at);
-    sn_ix r = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL);
+    sn_ix r = sn_open_loop(b->m, &at, "r", b->a.rows, SN_AXIS_UNROLL);
     sn_val old = get(b, at, b->most, t, r);
     sn_val most = sn_put_op2(b->m, at, SN_LOP_MAX, old, put_over_keys(b, at, t, r, SN_COMB_MAX, NULL));
     sn_val base = put_base(b, at, most), factor = put_weight(b, at, old, base);
     set(b, at, b->most, t, r, most);
     sn_cursor in = at;
-    sn_ix key = sn_ix_fma(b->m, b->a.rows, open_loop(b, &in, "u", b->sc->unroll, SN_AXIS_UNROLL), r);
+    sn_ix key = sn_ix_fma(b->m, b->a.rows, sn_open_loop(b->m, &in, "u", b->sc->unroll, SN_AXIS_UNROLL), r);
     set(b, in, b->score, t, key, put_weight(b, in, get(b, in, b->score, t, key), base));
     put_taken(b, at, b->total, t, r, factor, put_over_keys(b, at, t, r, SN_COMB_SUM, NULL));
-    sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
+    sn_ix e = sn_open_loop(b->m, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
     sn_ix of_v = sn_ix_fma(b->m, b->sc->vector, e, v), of_sum = sn_ix_fma(b->m, b->v_parts * b->sc->vector, r, of_v);
     put_taken(b, at, b->sum, t, of_sum, factor, put_over_keys(b, at, t, r, SN_COMB_SUM, &of_v));
 }
@@ -289,14 +277,14 @@ static sn_val put_over_threads(binding *b, sn_cursor at, sn_buf buf, sn_ix x, sn
 /* All threads come to the same maximum of a row. */
 static void put_level(binding *b, sn_cursor at) {
     sn_module *m = b->m;
-    thread t = {.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
-    sn_ix r = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL);
+    thread t = {.x = sn_open_loop(b->m, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
+    sn_ix r = sn_open_loop(b->m, &at, "r", b->a.rows, SN_AXIS_UNROLL);
     sn_val most = put_over_threads(b, at, b->most, t.x, r, SN_COMB_MAX);
-    t.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    t.y = sn_open_loop(b->m, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
     sn_val factor = put_weight(b, at, get(b, at, b->most, t, r), put_base(b, at, most));
     set(b, at, b->most, t, r, most);
     set(b, at, b->total, t, r, sn_put_op2(m, at, SN_LOP_MUL, get(b, at, b->total, t, r), factor));
-    sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
+    sn_ix e = sn_open_loop(b->m, &at, "e", b->v_parts, SN_AXIS_UNROLL), v = open_lanes(b, &at);
     e = sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->v_parts, r, e), v);
     set(b, at, b->sum, t, e, sn_put_op2(m, at, SN_LOP_MUL, get(b, at, b->sum, t, e), factor));
 }
@@ -330,8 +318,8 @@ static sn_ix left_at(binding *b, sn_ix part, sn_ix r, int64_t n, sn_ix i) {
 /* Rows x columns of a block: the body, or what the last block needs. */
 static void put_end(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     sn_module *m = b->m;
-    thread t = {.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
-    place p = {.row = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL)};
+    thread t = {.x = sn_open_loop(b->m, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
+    place p = {.row = sn_open_loop(b->m, &at, "r", b->a.rows, SN_AXIS_UNROLL)};
     sn_val most = put_over_threads(b, at, b->most, t.x, p.row, SN_COMB_MAX);
     sn_val total = put_over_threads(b, at, b->total, t.x, p.row, SN_COMB_SUM);
     if (b->sc->split > 1) {
@@ -340,7 +328,7 @@ static void put_end(binding *b, sn_cursor at, const sn_stmt_vec *body) {
         sn_put_store(m, in, b->parts[0], to, most);
         sn_put_store(m, in, b->parts[1], to, total);
     }
-    sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), first = first_at(b, t, e);
+    sn_ix e = sn_open_loop(b->m, &at, "e", b->v_parts, SN_AXIS_UNROLL), first = first_at(b, t, e);
     sn_val mask = put_inside(b, at, first, b->a.width);
     sn_ix v = open_lanes(b, &at);
     e = sn_ix_fma(b->m, b->sc->vector, sn_ix_fma(b->m, b->v_parts, p.row, e), v);
@@ -402,11 +390,11 @@ static sn_val put_sum_of_parts(binding *b, sn_cursor at, sn_buf left, sn_ix r, i
 
 static void put_last(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     sn_module *m = b->m;
-    thread t = {.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
-    place p = {.row = open_loop(b, &at, "r", b->a.rows, SN_AXIS_UNROLL)};
+    thread t = {.x = sn_open_loop(b->m, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X)};
+    place p = {.row = sn_open_loop(b->m, &at, "r", b->a.rows, SN_AXIS_UNROLL)};
     sn_val most = put_most_of_parts(b, at, p.row), base = put_base(b, at, most);
     sn_val total = put_sum_of_parts(b, at, b->parts[1], p.row, 1, sn_ix_const(m, 0), (sn_val){0}, base);
-    sn_ix e = open_loop(b, &at, "e", b->v_parts, SN_AXIS_UNROLL), first = first_at(b, t, e);
+    sn_ix e = sn_open_loop(b->m, &at, "e", b->v_parts, SN_AXIS_UNROLL), first = first_at(b, t, e);
     sn_val mask = put_inside(b, at, first, b->a.width);
     p.column = sn_ix_add(m, first, open_lanes(b, &at));
     sn_val sum = put_sum_of_parts(b, at, b->parts[2], p.row, b->a.width, p.column, mask, base);
@@ -440,7 +428,7 @@ static void put_turns(binding *b, sn_cursor at) {
     bool ahead = b->sc->stages > 1;
     for (uint32_t of_v = 0; of_v < 2 && ahead; of_v++) put_loads(b, at, sn_ix_const(m, 0), of_v);
     put_begin(b, at);
-    sn_ix turn = open_loop(b, &at, "t", b->turns, SN_AXIS_SEQ);
+    sn_ix turn = sn_open_loop(b->m, &at, "t", b->turns, SN_AXIS_SEQ);
     sn_ix next = sn_ix_min(m, sn_ix_addc(m, turn, 1), sn_ix_const(m, b->turns - 1));
     for (uint32_t of_v = 0; of_v < 2 && !ahead; of_v++) put_loads(b, at, turn, of_v);
     put_scores(b, at, turn);
@@ -461,9 +449,9 @@ void sn_schedule_attend_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape 
     make_buffers(&b);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_cursor batch = sn_at_end(k, (sn_stmt){0});
-    b.batch = open_loop(&b, &batch, "g", b.a.batch, SN_AXIS_GRID);
+    b.batch = sn_open_loop(b.m, &batch, "g", b.a.batch, SN_AXIS_GRID);
     sn_cursor part = batch;
-    b.part = sc->split > 1 ? open_loop(&b, &part, "s", sc->split, SN_AXIS_GRID) : sn_ix_const(b.m, 0);
+    b.part = sc->split > 1 ? sn_open_loop(b.m, &part, "s", sc->split, SN_AXIS_GRID) : sn_ix_const(b.m, 0);
     put_turns(&b, part);
     put_level(&b, part);
     put_end(&b, part, &body);

@@ -61,13 +61,6 @@ typedef struct lanes {
     sn_stmt into;
 } lanes;
 
-static sn_ix open_loop(brick *b, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *into = sn_put_loop(b->m, sn_at_end(b->k, *into), ax, kind);
-    return sn_ix_axis(b->m, ax);
-}
-
 static int64_t turns(const brick *b, int64_t x, int64_t pieces, int64_t lines) {
     return sn_ceil_div(pieces, x) * sn_ceil_div(lines, b->threads / x);
 }
@@ -85,7 +78,8 @@ static int64_t threads_of_line(const brick *b, int64_t pieces, int64_t lines) {
 /* A loop over n turns, `most` of which are written out: all, or as equal parts as can be. */
 static sn_ix open_turns(brick *b, sn_stmt *into, const char *outer, const char *inner, int64_t n, int64_t most) {
     int64_t times = sn_ceil_div(n, most), part = sn_ceil_div(n, times);
-    sn_ix o = open_loop(b, into, outer, times, SN_AXIS_SEQ), i = open_loop(b, into, inner, part, SN_AXIS_UNROLL);
+    sn_ix o = sn_open_loop_in(b->m, b->k, into, outer, times, SN_AXIS_SEQ);
+    sn_ix i = sn_open_loop_in(b->m, b->k, into, inner, part, SN_AXIS_UNROLL);
     return sn_ix_fma(b->m, part, o, i);
 }
 
@@ -168,7 +162,7 @@ static void put_last(brick *b, const staged *st, sn_stmt into, sn_ix from, sn_ix
     sn_module *m = b->m;
     int64_t size = st->in.size, whole = size / st->in.v * st->in.v;
     into = sn_put_if(m, sn_at_end(b->k, into), sn_ix_addc(m, from, -whole), sn_ix_const(m, size));
-    sn_ix e = open_loop(b, &into, "e", st->in.v, SN_AXIS_UNROLL);
+    sn_ix e = sn_open_loop_in(b->m, b->k, &into, "e", st->in.v, SN_AXIS_UNROLL);
     sn_cursor end = sn_at_end(b->k, into);
     from = sn_ix_add(m, from, e);
     sn_val exists = sn_put_in(m, end, from, sn_ix_const(m, size));
@@ -181,7 +175,7 @@ static void put_none(brick *b, const staged *st, sn_stmt into, sn_ix from, sn_ix
     sn_module *m = b->m;
     sn_ix before = sn_ix_sub(m, sn_ix_const(m, -st->in.v), from);
     into = sn_put_if(m, sn_at_end(b->k, into), before, sn_ix_const(m, st->in.size));
-    sn_ix e = open_loop(b, &into, "e", st->in.v, SN_AXIS_VECTOR);
+    sn_ix e = sn_open_loop_in(b->m, b->k, &into, "e", st->in.v, SN_AXIS_VECTOR);
     sn_cursor end = sn_at_end(b->k, into);
     sn_put_store(m, end, st->shared, sn_ix_add(m, to, e), sn_put_const(m, end, sn_buf_get(m, st->buf)->dtype, 0));
 }
@@ -206,7 +200,7 @@ static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool mas
     if (ends) put_last(b, st, l.into, from, to);
     if (ends && masked && goes_back(b, st)) put_none(b, st, l.into, from, to);
     if (ends) l.into = sn_put_if(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
-    sn_ix lane = open_loop(b, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
     sn_val mask = {0};
     if ((st->in.anywhere && !ends) || (st->hidden && !st->in.anywhere))
         mask = sn_put_in(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
@@ -230,7 +224,7 @@ static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool mas
 
 static void put_copies(brick *b, bool masked) {
     sn_stmt into = b->into;
-    sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
     for (uint32_t i = 0; i < b->b.n_staged; i++) put_copy(b, &b->loads[i], into, x, masked);
 }
 
@@ -320,7 +314,7 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
     int64_t v = b->words ? 1 : b->v;
     split_loops(b, run, &n_run, runs, &n_runs);
     sn_stmt into = b->into;
-    sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
     bool shifts = b->beyond && length % b->unit; /* the next brick's first sector begins elsewhere in its run */
     int64_t pieces = (length + (shifts ? b->reach : 0)) / v;
     lanes l = open_lanes(b, x, into, pieces, count);
@@ -344,7 +338,7 @@ static void put_body(brick *b, const sn_stmt_vec *body, bool masked) {
         mask = put_mask(b, l.into, first, runs, n_runs, mask);
     }
     sn_stmt masks = l.into;
-    sn_ix lane = open_loop(b, &l.into, "v", v, SN_AXIS_VECTOR);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", v, SN_AXIS_VECTOR);
     take_apart(b, run, n_run, sn_ix_add(m, e, lane), at);
     take_apart(b, run, n_run, sn_ix_add(m, e, lane), in);
     put_element(b, l.into, body, at, in);
@@ -358,7 +352,7 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
     int64_t count = sn_schedule_brick_elements(&b->b) / sn_schedule_brick_run(&b->b, &b->b.stored);
     split_loops(b, run, &n_run, runs, &n_runs);
     sn_stmt into = sn_put_if(m, sn_at_end(b->k, b->into), b->part, sn_ix_const(m, 1));
-    sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
     lanes l = open_lanes(b, x, into, b->reach, count);
     sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
@@ -447,10 +441,10 @@ static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn
     l.beside = b->threads / l.along;
     l.turns = sn_ceil_div(l.steps * alike, l.beside);
     for (uint32_t k = 0; k < w->n_around; k++)
-        at[w->around[k]] = open_loop(b, &into, "r", b->b.sides[w->around[k]], SN_AXIS_SEQ);
-    l.q = open_loop(b, &into, "q", side < b->v ? side : b->v, SN_AXIS_SEQ);
+        at[w->around[k]] = sn_open_loop_in(b->m, b->k, &into, "r", b->b.sides[w->around[k]], SN_AXIS_SEQ);
+    l.q = sn_open_loop_in(b->m, b->k, &into, "q", side < b->v ? side : b->v, SN_AXIS_SEQ);
     if (w->stepped < b->b.n) at[w->stepped] = l.q;
-    sn_ix p = open_loop(b, &into, "p", sn_ceil_div(w->n, l.along), SN_AXIS_SEQ);
+    sn_ix p = sn_open_loop_in(b->m, b->k, &into, "p", sn_ceil_div(w->n, l.along), SN_AXIS_SEQ);
     l.piece = sn_ix_fma(m, l.along, p, sn_ix_modc(m, x, l.along));
     l.into = into;
     return l;
@@ -494,7 +488,7 @@ static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, 
     sn_ix first = sn_ix_scale(m, word, b->v);
     sn_val mask = masked ? put_mask(b, l.into, at, w.runs, w.n_runs, (sn_val){0}) : (sn_val){0};
     sn_stmt masks = l.into;
-    sn_ix lane = open_loop(b, &l.into, "v", b->v, SN_AXIS_VECTOR);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", b->v, SN_AXIS_VECTOR);
     step_apart(b, &w, e, lane, at);
     step_apart(b, &w, e, lane, in);
     put_element(b, l.into, body, at, in);
@@ -571,7 +565,8 @@ static void put_sectors(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x
         mask = mask.i ? sn_put_op2(m, sn_at_end(b->k, l.into), SN_LOP_AND, mask, whole) : whole;
     }
     sn_stmt masks = l.into;
-    sn_ix lane = open_loop(b, &l.into, "v", b->v, SN_AXIS_VECTOR), to = sn_ix_fma(m, b->v, l.piece, first);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", b->v, SN_AXIS_VECTOR);
+    sn_ix to = sn_ix_fma(m, b->v, l.piece, first);
     step_apart(b, &w, e, lane, at);
     step_apart(b, &w, e, lane, in);
     put_element(b, l.into, body, at, in);
@@ -634,7 +629,7 @@ static void put_bodies(brick *b, const sn_stmt_vec *body, bool masked) {
         put_body(b, body, masked);
     } else {
         sn_stmt into = b->into;
-        sn_ix x = open_loop(b, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+        sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
         if (masked || !b->beyond) left = sn_schedule_copy_body(b->cx, b->k, body);
         if (b->beyond) put_sectors(b, body, into, x, masked);
         else put_words(b, body, into, x, masked);
@@ -666,10 +661,9 @@ static void note_staged(brick *b, const sn_stmt_vec *body) {
         *st = (staged){.ix = r->ix, .buf = r->buf, .hidden = r->has_mask};
         while (body->at[st->position].i != b->b.staged[i].i) st->position++;
         sn_schedule_lay_out_brick(&st->in, m, &b->b, i);
-        sn_ix size = sn_ix_const(m, sn_schedule_brick_room(&st->in));
         const char *name = sn_strf(&m->arena, "%s_s%u", sn_kern_get(m, b->k)->name, i);
-        st->shared = sn_buf_new(m, name, sn_buf_get(m, st->buf)->dtype, SN_BUF_SHARED, &size, 1);
-        sn_buf_get(m, st->shared)->private_size = (uint32_t)sn_schedule_brick_room(&st->in);
+        int64_t room = sn_schedule_brick_room(&st->in);
+        st->shared = sn_local_new(m, name, sn_buf_get(m, st->buf)->dtype, SN_BUF_SHARED, room, 1);
     }
 }
 
@@ -681,7 +675,7 @@ static void open_grid(brick *b) {
     sn_schedule_order_bricks(order, b->cx, &b->b);
     for (uint32_t p = 0; p < n; p++)
         shape[p] = sn_ix_const(m, sn_ceil_div(b->b.extents[order[p]], b->b.sides[order[p]]));
-    sn_ix g = open_loop(b, &b->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
+    sn_ix g = sn_open_loop_in(b->m, b->k, &b->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, n, in_order);
     for (uint32_t p = 0; p < n; p++) parts[order[p]] = in_order[p];
     b->edge = sn_ix_const(m, 0);

@@ -21,11 +21,7 @@ static sn_ix open_some(sn_contract_binding *b, sn_cursor *at, const char *name, 
 
 sn_buf sn_contract_local(sn_contract_binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope,
                          int64_t private_size, int64_t copies) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
-    sn_buf_rec *r = sn_buf_get(b->m, buf);
-    r->private_size = (uint32_t)private_size;
-    r->size = sn_ix_const(b->m, private_size * copies);
-    return buf;
+    return sn_local_new(b->m, name, dtype, scope, private_size, copies);
 }
 
 void sn_contract_zero(sn_contract_binding *b, sn_cursor at, sn_buf buf) {

@@ -52,27 +52,9 @@ typedef struct block {
 
 /* ---- small pieces ---- */
 
-static sn_ix open_loop(binder *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    return sn_host_loop(b->m, b->k, at, name, extent, kind);
-}
-
-/* c*a + b */
-static sn_ix fma_ix(binder *b, int64_t c, sn_ix x, sn_ix y) { return sn_ix_add(b->m, sn_ix_scale(b->m, x, c), y); }
-
-/* Loops over `all` elements by vectors of at most `lanes`; the last one begins earlier where it would reach beyond. */
-static sn_ix open_vectors(binder *b, sn_cursor *at, int64_t all, int64_t lanes) {
-    while (lanes > all) lanes /= 2;
-    sn_ix first = sn_host_start(b->m, open_loop(b, at, "q", (all + lanes - 1) / lanes, SN_AXIS_SEQ), lanes, all);
-    return sn_ix_add(b->m, first, open_loop(b, at, "v", lanes, SN_AXIS_VECTOR));
-}
-
 static sn_buf new_local(binder *b, const char *suffix, sn_buf_scope scope, int64_t elements) {
-    sn_module *m = b->m;
-    sn_ix size = sn_ix_const(m, elements);
-    const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, b->k)->name, suffix);
-    sn_buf buf = sn_buf_new(m, name, b->p->dtype, scope, &size, 1);
-    sn_buf_get(m, buf)->private_size = (uint32_t)elements;
-    return buf;
+    const char *name = sn_strf(&b->m->arena, "%s_%s", sn_kern_get(b->m, b->k)->name, suffix);
+    return sn_local_new(b->m, name, b->p->dtype, scope, elements, 1);
 }
 
 /* ---- statements of the kernel at another place ---- */
@@ -139,9 +121,9 @@ static int64_t panel_size(const binder *b, uint32_t o) {
 /* Element (row or column of the tile, step of the part). Columns of a right panel that is not long are those of block
  * jb. */
 static sn_ix in_panel(binder *b, uint32_t o, sn_ix jb, sn_ix side, sn_ix step) {
-    if (is_long(b, o)) return fma_ix(b, pitch(b, o), side, step);
-    if (!b->c->operands[o].right) return fma_ix(b, pitch(b, o), step, side);
-    return fma_ix(b, pitch(b, o), jb, fma_ix(b, b->p->width, step, side));
+    if (is_long(b, o)) return sn_ix_fma(b->m, pitch(b, o), side, step);
+    if (!b->c->operands[o].right) return sn_ix_fma(b->m, pitch(b, o), step, side);
+    return sn_ix_fma(b->m, pitch(b, o), jb, sn_ix_fma(b->m, b->p->width, step, side));
 }
 
 /* Of a vector that is packed: where a side has several axes, none crosses from one of their iterations into the next,
@@ -162,11 +144,11 @@ static void put_panel(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t 
     int64_t n = blocks ? p->width : right ? p->tile_n : p->tile_m;
     int64_t lanes = panel_lanes(b, right, along);
     sn_ix zero = sn_ix_const(b->m, 0), jb = zero, side, step, start = right ? b->column : b->row;
-    if (!along) step = open_loop(b, &at, "k", steps, SN_AXIS_SEQ);
-    if (blocks) jb = open_loop(b, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
+    if (!along) step = sn_open_loop(b->m, &at, "k", steps, SN_AXIS_SEQ);
+    if (blocks) jb = sn_open_loop(b->m, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
     if (blocks) start = sn_ix_add(b->m, start, sn_host_start(b->m, jb, p->width, p->tile_n));
-    side = along ? open_loop(b, &at, "i", n, SN_AXIS_SEQ) : open_vectors(b, &at, n, lanes);
-    if (along) step = open_vectors(b, &at, steps, lanes);
+    side = along ? sn_open_loop(b->m, &at, "i", n, SN_AXIS_SEQ) : sn_host_vectors(b->m, &at, n, lanes);
+    if (along) step = sn_host_vectors(b->m, &at, steps, lanes);
     sn_ix place = sn_ix_add(b->m, start, side);
     sn_val x = put_operand(b, at, o, place, place, sn_ix_add(b->m, first, step));
     sn_put_store(b->m, at, b->panel[o], in_panel(b, o, jb, side, step), x);
@@ -181,25 +163,25 @@ typedef struct element {
 
 static element open_block(binder *b, sn_cursor *at, sn_axis_kind kind) {
     element e;
-    e.i = open_loop(b, at, "i", b->p->rows, kind);
-    e.j = sn_ix_scale(b->m, open_loop(b, at, "j", b->p->vectors, kind), b->p->lanes);
-    e.j = sn_ix_add(b->m, e.j, open_loop(b, at, "v", b->p->lanes, SN_AXIS_VECTOR));
+    e.i = sn_open_loop(b->m, at, "i", b->p->rows, kind);
+    e.j = sn_ix_scale(b->m, sn_open_loop(b->m, at, "j", b->p->vectors, kind), b->p->lanes);
+    e.j = sn_ix_add(b->m, e.j, sn_open_loop(b->m, at, "v", b->p->lanes, SN_AXIS_VECTOR));
     return e;
 }
 
 /* Its place among the sums of state s in registers, or in memory that has those of a block. */
 static sn_ix in_block(binder *b, uint32_t s, element e) {
-    return sn_ix_addc(b->m, fma_ix(b, b->p->width, e.i, e.j), s * b->p->rows * b->p->width);
+    return sn_ix_addc(b->m, sn_ix_fma(b->m, b->p->width, e.i, e.j), s * b->p->rows * b->p->width);
 }
 
 /* ... in memory that has those of a tile. */
 static sn_ix in_tile(binder *b, uint32_t s, const block *at, element e) {
     int64_t size = b->c->n_states * b->p->rows * b->p->width;
-    return fma_ix(b, size, fma_ix(b, b->blocks_m, at->jb, at->ib), in_block(b, s, e));
+    return sn_ix_fma(b->m, size, sn_ix_fma(b->m, b->blocks_m, at->jb, at->ib), in_block(b, s, e));
 }
 
 static void put_zeros(binder *b, sn_cursor cursor, sn_buf to) {
-    sn_ix e = open_vectors(b, &cursor, sn_buf_get(b->m, to)->private_size, b->p->lanes);
+    sn_ix e = sn_host_vectors(b->m, &cursor, sn_buf_get(b->m, to)->private_size, b->p->lanes);
     sn_put_store(b->m, cursor, to, e, sn_put_const(b->m, cursor, b->p->dtype, 0));
 }
 
@@ -240,14 +222,14 @@ static element open_registers(binder *b, sn_cursor *at, int64_t depth, sn_ix *la
     *lane = sn_ix_const(b->m, 0);
     if (b->p->depth == 1) return open_block(b, at, SN_AXIS_UNROLL);
     element e;
-    e.i = open_loop(b, at, "i", b->p->rows, SN_AXIS_UNROLL);
-    e.j = open_loop(b, at, "j", b->p->width, SN_AXIS_UNROLL);
-    if (depth > 1) *lane = open_loop(b, at, "v", depth, SN_AXIS_VECTOR);
+    e.i = sn_open_loop(b->m, at, "i", b->p->rows, SN_AXIS_UNROLL);
+    e.j = sn_open_loop(b->m, at, "j", b->p->width, SN_AXIS_UNROLL);
+    if (depth > 1) *lane = sn_open_loop(b->m, at, "v", depth, SN_AXIS_VECTOR);
     return e;
 }
 
 static sn_ix in_registers(binder *b, uint32_t s, element e, int64_t depth, sn_ix lane) {
-    return fma_ix(b, depth, in_block(b, s, e), lane);
+    return sn_ix_fma(b->m, depth, in_block(b, s, e), lane);
 }
 
 static sn_buf registers_of(const binder *b, int64_t depth) { return depth == b->p->depth ? b->registers : b->rest; }
@@ -262,9 +244,9 @@ static void put_run(binder *b, sn_cursor cursor, const run *r) {
     for (uint32_t s = 0; s < b->c->n_states; s++)
         sn_put_store(m, inner, to, in_registers(b, s, e, r->depth, lane), sn_put_const(m, inner, b->p->dtype, 0));
     inner = cursor;
-    sn_ix q = open_loop(b, &inner, "k", r->steps / r->depth, SN_AXIS_SEQ);
+    sn_ix q = sn_open_loop(b->m, &inner, "k", r->steps / r->depth, SN_AXIS_SEQ);
     e = open_registers(b, &inner, r->depth, &lane);
-    sn_ix step = sn_ix_add(m, r->from, fma_ix(b, r->depth, q, lane));
+    sn_ix step = sn_ix_add(m, r->from, sn_ix_fma(b->m, r->depth, q, lane));
     sn_val factor[SN_MOST_OPERANDS];
     for (uint32_t o = 0; o < b->c->n_operands; o++) factor[o] = put_factor(b, inner, o, r->at, e, r->first, step);
     for (uint32_t i = 0; i < b->c->n_products; i++) {
@@ -306,8 +288,8 @@ static void put_registers(binder *b, sn_cursor cursor, sn_buf to, const block *a
 /* n runs like r, one after the other, are added to the sums of the block. */
 static void put_runs(binder *b, sn_cursor cursor, const run *r, int64_t n) {
     run next = *r;
-    sn_ix x = open_loop(b, &cursor, "r", n, SN_AXIS_SEQ);
-    next.from = fma_ix(b, r->steps, x, r->from);
+    sn_ix x = sn_open_loop(b->m, &cursor, "r", n, SN_AXIS_SEQ);
+    next.from = sn_ix_fma(b->m, r->steps, x, r->from);
     put_run(b, cursor, &next);
     put_registers(b, cursor, b->block, NULL, r->depth, true);
 }
@@ -379,16 +361,16 @@ static sn_val put_result(binder *b, sn_cursor at, uint32_t s, const block *bl, e
 /* Columns of a row of a block: as vectors, or one by one where what registers hold becomes numbers. */
 static sn_ix open_columns(binder *b, sn_cursor *at) {
     const sn_contract_plan *p = b->p;
-    if (b->direct && p->depth > 1) return open_loop(b, at, "j", p->width, SN_AXIS_UNROLL);
-    sn_ix j = open_loop(b, at, "j", p->vectors, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
-    return fma_ix(b, p->lanes, j, open_loop(b, at, "v", p->lanes, SN_AXIS_VECTOR));
+    if (b->direct && p->depth > 1) return sn_open_loop(b->m, at, "j", p->width, SN_AXIS_UNROLL);
+    sn_ix j = sn_open_loop(b->m, at, "j", p->vectors, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    return sn_ix_fma(b->m, p->lanes, j, sn_open_loop(b->m, at, "v", p->lanes, SN_AXIS_VECTOR));
 }
 
 static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
     sn_module *m = b->m;
     const sn_contract_plan *pl = b->p;
     element e;
-    e.i = open_loop(b, &at, "i", pl->rows, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    e.i = sn_open_loop(b->m, &at, "i", pl->rows, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     sn_ix row = sn_ix_add(m, bl->row, e.i);
     at = put_row_test(b, at, sn_ix_sub(m, row, sn_ix_scale(m, bl->ib, pl->rows)), pl->rows);
     row = sn_ix_add(m, b->row, row);
@@ -411,9 +393,9 @@ static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
 /* Blocks of a tile. Row by row is the order of what is stored, column by column keeps those of the right operand near. */
 static block open_blocks(binder *b, sn_cursor *at, bool by_rows) {
     block bl;
-    if (by_rows) bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
-    bl.jb = open_loop(b, at, "jb", b->blocks_n, SN_AXIS_SEQ);
-    if (!by_rows) bl.ib = open_loop(b, at, "ib", b->blocks_m, SN_AXIS_SEQ);
+    if (by_rows) bl.ib = sn_open_loop(b->m, at, "ib", b->blocks_m, SN_AXIS_SEQ);
+    bl.jb = sn_open_loop(b->m, at, "jb", b->blocks_n, SN_AXIS_SEQ);
+    if (!by_rows) bl.ib = sn_open_loop(b->m, at, "ib", b->blocks_m, SN_AXIS_SEQ);
     bl.column = sn_host_start(b->m, bl.jb, b->p->width, b->p->tile_n);
     bl.row = sn_host_start(b->m, bl.ib, b->p->rows, b->p->tile_m);
     return bl;
@@ -460,16 +442,16 @@ static void put_parts(binder *b, sn_cursor at, uint32_t level, sn_ix x) {
     for (uint32_t i = 1; i < level; i++) below *= RUN;
     n = (b->p->parts + below - 1) / below;
     if (n > RUN) {
-        sn_ix y = open_loop(b, &at, "p", RUN, SN_AXIS_SEQ);
-        x = fma_ix(b, RUN, x, y);
+        sn_ix y = sn_open_loop(b->m, &at, "p", RUN, SN_AXIS_SEQ);
+        x = sn_ix_fma(b->m, RUN, x, y);
         if (n % RUN) at = sn_at_end(b->k, sn_put_if(m, at, x, sn_ix_const(m, n)));
     } else {
-        x = open_loop(b, &at, "p", n, SN_AXIS_SEQ);
+        x = sn_open_loop(b->m, &at, "p", n, SN_AXIS_SEQ);
     }
     if (level > 1) put_zeros(b, at, b->sums[level - 2]);
     put_parts(b, at, level - 1, x);
     if (level == 1) return;
-    sn_ix e = open_vectors(b, &at, sn_buf_get(m, b->sums[0])->private_size, b->p->lanes);
+    sn_ix e = sn_host_vectors(b->m, &at, sn_buf_get(m, b->sums[0])->private_size, b->p->lanes);
     sn_val sum = sn_put_load(m, at, b->sums[level - 1], e), more = sn_put_load(m, at, b->sums[level - 2], e);
     sn_put_store(m, at, b->sums[level - 1], e, sn_put_op2(m, at, SN_LOP_ADD, sum, more));
 }
@@ -499,8 +481,8 @@ static sn_cursor open_tiles(binder *b) {
     sn_module *m = b->m;
     const sn_contract_plan *p = b->p;
     sn_cursor at = sn_at_end(b->k, (sn_stmt){0});
-    sn_ix g = open_loop(b, &at, "g", p->together ? 1 : b->c->batch * p->tiles_m * p->tiles_n, SN_AXIS_GRID);
-    if (p->together) g = open_loop(b, &at, "n", b->c->batch, SN_AXIS_SEQ);
+    sn_ix g = sn_open_loop(b->m, &at, "g", p->together ? 1 : b->c->batch * p->tiles_m * p->tiles_n, SN_AXIS_GRID);
+    if (p->together) g = sn_open_loop(b->m, &at, "n", b->c->batch, SN_AXIS_SEQ);
     sn_ix tile = sn_ix_divc(m, g, p->tiles_n), tm = sn_ix_modc(m, tile, p->tiles_m), tn = sn_ix_modc(m, g, p->tiles_n);
     b->batch = sn_ix_divc(m, tile, p->tiles_m);
     b->row = sn_host_start(b->m, tm, p->tile_m, b->c->m);

@@ -44,13 +44,6 @@ typedef struct binding {
 
 /* ---- small pieces ---- */
 
-static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
-    return sn_ix_axis(b->m, ax);
-}
-
 /* The lanes of a vector: always a loop, so that what is masked stands alone. */
 static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
     sn_axis ax = sn_axis_new(b->m, "v", sn_ix_const(b->m, n));
@@ -60,16 +53,8 @@ static sn_ix open_lanes(binding *b, sn_cursor *at, int64_t n) {
 
 static int64_t threads(const binding *b) { return (int64_t)b->sc->block_x * b->sc->block_y; }
 
-static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t own, int64_t copies) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
-    sn_buf_rec *r = sn_buf_get(b->m, buf);
-    r->private_size = (uint32_t)own;
-    r->size = sn_ix_const(b->m, own * copies);
-    return buf;
-}
-
 static sn_buf new_registers(binding *b, const char *name, sn_dtype dtype, int64_t own) {
-    return new_local(b, name, dtype, SN_BUF_REG, own, threads(b));
+    return sn_local_new(b->m, name, dtype, SN_BUF_REG, own, threads(b));
 }
 
 /* Register e of thread (x, y). */
@@ -132,7 +117,8 @@ static sn_val put_mask(binding *b, sn_cursor at, sn_ix step) {
 static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
     const sn_contraction *c = &b->r.c;
     sn_cursor in = at;
-    sn_ix u = open_loop(b, &in, "u", b->steps, SN_AXIS_UNROLL), r = open_loop(b, &in, "r", b->groups, SN_AXIS_UNROLL);
+    sn_ix u = sn_open_loop(b->m, &in, "u", b->steps, SN_AXIS_UNROLL),
+          r = sn_open_loop(b->m, &in, "r", b->groups, SN_AXIS_UNROLL);
     sn_ix step = step_at(b, t, k, u);
     sn_val mask = put_mask(b, in, step);
     for (uint32_t i = 0; i < c->n_operands; i++) {
@@ -154,8 +140,8 @@ static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
 static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
     const sn_contraction *c = &b->r.c;
     sn_module *m = b->m;
-    sn_ix u = open_loop(b, &at, "u", b->r.along ? b->steps : b->steps / b->run, SN_AXIS_UNROLL);
-    sn_ix i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL);
+    sn_ix u = sn_open_loop(b->m, &at, "u", b->r.along ? b->steps : b->steps / b->run, SN_AXIS_UNROLL);
+    sn_ix i = sn_open_loop(b->m, &at, "i", b->rows, SN_AXIS_UNROLL);
     sn_ix step = step_at(b, t, k, b->r.along ? u : sn_ix_scale(m, u, b->run)), none = sn_ix_const(m, 0);
     sn_val mask = put_mask(b, at, step);
     for (uint32_t o = 0; o < c->n_operands; o++) {
@@ -166,9 +152,9 @@ static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
         put_operand(b, lane, &c->operands[o], place, b->left[o], own(b, b->left[o], t.x, t.y, v), mask);
         if (mask.i) sn_mask_accesses(b->cx, b->k, lane.parent, mask, true);
     }
-    sn_ix q = open_loop(b, &at, "q", b->r.along ? 1 : b->run, SN_AXIS_UNROLL);
-    sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL);
-    sn_ix v = open_loop(b, &at, "v", b->r.vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
+    sn_ix q = sn_open_loop(b->m, &at, "q", b->r.along ? 1 : b->run, SN_AXIS_UNROLL);
+    sn_ix r = sn_open_loop(b->m, &at, "r", b->groups, SN_AXIS_UNROLL);
+    sn_ix v = sn_open_loop(b->m, &at, "v", b->r.vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
     sn_ix held = b->r.along ? u : sn_ix_fma(b->m, b->run, u, q);
     for (uint32_t p = 0; p < c->n_products; p++) {
         const sn_contraction_product *pr = &c->products[p];
@@ -186,8 +172,8 @@ static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
 
 static thread open_threads(binding *b, sn_cursor *at) {
     thread t;
-    t.y = open_loop(b, at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
-    t.x = open_loop(b, at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    t.y = sn_open_loop(b->m, at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    t.x = sn_open_loop(b->m, at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
     return t;
 }
 
@@ -197,10 +183,10 @@ static void put_products(binding *b, sn_cursor at) {
     if (turns(b) == 1) put_right(b, front, open_threads(b, &front), sn_ix_const(b->m, 0));
     thread t = open_threads(b, &at);
     sn_cursor zero = at;
-    sn_ix e = open_loop(b, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
+    sn_ix e = sn_open_loop(b->m, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
     bool few = b->rows > SN_ROWS_MEET && turns(b) <= MOST_UNROLLED;
-    sn_ix k = open_loop(b, &at, "k", turns(b), few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
+    sn_ix k = sn_open_loop(b->m, &at, "k", turns(b), few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     if (turns(b) > 1) put_right(b, at, t, k);
     put_sums(b, at, t, k);
 }
@@ -247,11 +233,12 @@ static void put_own(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     sn_module *m = b->m;
     thread t = {sn_ix_const(m, 0), sn_ix_const(m, 0)};
     sn_val x[MOST_STATES] = {{0}};
-    if (b->r.along) t.y = open_loop(b, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
-    else t.x = open_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
-    sn_ix r = open_loop(b, &at, "r", b->groups, SN_AXIS_UNROLL), column = column_at(b, t, r);
+    if (b->r.along) t.y = sn_open_loop(b->m, &at, "y", b->sc->block_y, SN_AXIS_BLOCK_Y);
+    else t.x = sn_open_loop(b->m, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
+    sn_ix r = sn_open_loop(b->m, &at, "r", b->groups, SN_AXIS_UNROLL), column = column_at(b, t, r);
     sn_val mask = body && columns_beyond(b) ? sn_put_in(m, at, column, sn_ix_const(m, c->n)) : (sn_val){0};
-    sn_ix i = open_loop(b, &at, "i", b->rows, SN_AXIS_UNROLL), v = open_loop(b, &at, "v", b->lanes, SN_AXIS_VECTOR);
+    sn_ix i = sn_open_loop(b->m, &at, "i", b->rows, SN_AXIS_UNROLL),
+          v = sn_open_loop(b->m, &at, "v", b->lanes, SN_AXIS_VECTOR);
     sn_stmt total = put_total(b, at, t, sn_ix_fma(b->m, b->lanes * c->n_states, sn_ix_fma(b->m, b->rows, r, i), v));
     for (uint32_t s = 0; s < c->n_states; s++) x[s] = sn_result(sn_stmt_get(m, total), s);
     if (body) {
@@ -270,7 +257,7 @@ static void put_turned(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     int64_t all = b->groups * b->rows * b->width;
     sn_val x[MOST_STATES], mask = {0};
     thread t = open_threads(b, &at);
-    sn_ix q = open_loop(b, &at, "q", sn_ceil_div(all, threads(b)), SN_AXIS_UNROLL);
+    sn_ix q = sn_open_loop(b->m, &at, "q", sn_ceil_div(all, threads(b)), SN_AXIS_UNROLL);
     sn_ix e = sn_ix_fma(m, b->sc->block_x, sn_ix_fma(m, b->sc->block_y, q, t.y), t.x);
     if (all % threads(b)) {
         mask = sn_put_in(m, at, e, sn_ix_const(m, all));
@@ -303,13 +290,13 @@ static bool turns_sums(const binding *b) {
 static void make_totals(binding *b) {
     int64_t own = b->groups * b->rows * b->width;
     for (uint32_t s = 0; s < b->r.c.n_states; s++)
-        b->totals[s] = new_local(b, "totals", b->r.c.dtype, SN_BUF_SHARED, own, 1);
+        b->totals[s] = sn_local_new(b->m, "totals", b->r.c.dtype, SN_BUF_SHARED, own, 1);
 }
 
 static void open_blocks(binding *b, sn_cursor *at) {
     const sn_contraction *c = &b->r.c;
     int64_t tiles = sn_ceil_div(c->n, b->sc->tile_n);
-    sn_ix g = open_loop(b, at, "g", c->batch * tiles, SN_AXIS_GRID);
+    sn_ix g = sn_open_loop(b->m, at, "g", c->batch * tiles, SN_AXIS_GRID);
     b->batch = sn_ix_divc(b->m, g, tiles);
     b->first = sn_ix_scale(b->m, sn_ix_modc(b->m, g, tiles), b->sc->tile_n);
 }

@@ -32,13 +32,6 @@ typedef struct deal {
     sn_ix low[SN_MAX_DEAL], end[SN_MAX_DEAL], piece[SN_MAX_DEAL];
 } deal;
 
-static sn_ix open_loop(deal *b, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *into = sn_put_loop(b->m, sn_at_end(b->k, *into), ax, kind);
-    return sn_ix_axis(b->m, ax);
-}
-
 /* ---- which elements ---- */
 
 static sn_ix between(sn_module *m, sn_ix e, int64_t most) {
@@ -112,11 +105,11 @@ static void put_fill(deal *b, sn_stmt into) {
     sn_module *m = b->m;
     const sn_schedule_deal *d = &b->d;
     int64_t v = b->cx->target->vector_bytes / d->bytes;
-    sn_ix t = open_loop(b, &into, "t", d->threads, SN_AXIS_BLOCK_X);
-    sn_ix u = open_loop(b, &into, "u", sn_ceil_div(d->block, v * d->threads), SN_AXIS_UNROLL);
+    sn_ix t = sn_open_loop_in(b->m, b->k, &into, "t", d->threads, SN_AXIS_BLOCK_X);
+    sn_ix u = sn_open_loop_in(b->m, b->k, &into, "u", sn_ceil_div(d->block, v * d->threads), SN_AXIS_UNROLL);
     sn_ix at = sn_ix_fma(m, d->threads, u, t);
     if (d->block % (v * d->threads)) into = sn_put_if(m, sn_at_end(b->k, into), at, sn_ix_const(m, d->block / v));
-    sn_ix lane = open_loop(b, &into, "v", v, SN_AXIS_VECTOR);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &into, "v", v, SN_AXIS_VECTOR);
     sn_cursor end = sn_at_end(b->k, into);
     sn_val fill = sn_is_float(d->dtype) ? sn_put_const(m, end, d->dtype, d->fill)
                                         : sn_put_const_int(m, end, d->dtype, d->fill_int);
@@ -138,8 +131,8 @@ static void put_loads(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
     sn_module *m = b->m;
     const sn_schedule_deal *d = &b->d;
     const sn_schedule_deal_part *p = &d->parts[i];
-    sn_ix u = open_loop(b, &into, "u", p->turns, SN_AXIS_UNROLL);
-    sn_ix lane = open_loop(b, &into, "v", d->piece, SN_AXIS_VECTOR);
+    sn_ix u = sn_open_loop_in(b->m, b->k, &into, "u", p->turns, SN_AXIS_UNROLL);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &into, "v", d->piece, SN_AXIS_VECTOR);
     sn_ix last = sn_ix_divc(m, sn_ix_max(m, sn_ix_addc(m, b->end[i], p->first - 1), sn_ix_const(m, 0)), d->piece);
     last = sn_ix_min(m, last, sn_ix_const(m, pieces_of(b, i) - 1));
     sn_ix at = sn_ix_min(m, sn_ix_fma(m, d->threads, u, sn_ix_add(m, b->piece[i], t)), last);
@@ -153,7 +146,7 @@ static void put_single(deal *b, uint32_t i, sn_stmt into, sn_ix t, bool loads) {
     sn_module *m = b->m;
     const sn_schedule_deal *d = &b->d;
     const sn_schedule_deal_part *p = &d->parts[i];
-    sn_ix u = open_loop(b, &into, "u", p->turns, SN_AXIS_UNROLL);
+    sn_ix u = sn_open_loop_in(b->m, b->k, &into, "u", p->turns, SN_AXIS_UNROLL);
     sn_ix e = sn_ix_fma(m, d->threads, u, sn_ix_add(m, b->low[i], t)), in = sn_ix_fma(m, p->turns, t, u);
     sn_val is_own = put_mask(b, into, i, e, p->count);
     sn_cursor end = sn_at_end(b->k, into);
@@ -175,8 +168,8 @@ static void put_places(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
     sn_module *m = b->m;
     const sn_schedule_deal *d = &b->d;
     const sn_schedule_deal_part *p = &d->parts[i];
-    sn_ix u = open_loop(b, &into, "u", p->turns, SN_AXIS_UNROLL);
-    sn_ix lane = open_loop(b, &into, "v", d->piece, SN_AXIS_VECTOR);
+    sn_ix u = sn_open_loop_in(b->m, b->k, &into, "u", p->turns, SN_AXIS_UNROLL);
+    sn_ix lane = sn_open_loop_in(b->m, b->k, &into, "v", d->piece, SN_AXIS_VECTOR);
     sn_ix at = sn_ix_fma(m, d->threads, u, sn_ix_add(m, b->piece[i], t));
     sn_ix e = sn_ix_addc(m, sn_ix_fma(m, d->piece, at, lane), -p->first);
     sn_val is_own = put_mask(b, into, i, e, pieces_of(b, i) * d->piece - p->first);
@@ -202,7 +195,7 @@ static void put_rest(deal *b, uint32_t i, sn_stmt into, sn_ix t) {
 }
 
 static void put_parts(deal *b, sn_stmt into) {
-    sn_ix t = open_loop(b, &into, "t", b->d.threads, SN_AXIS_BLOCK_X);
+    sn_ix t = sn_open_loop_in(b->m, b->k, &into, "t", b->d.threads, SN_AXIS_BLOCK_X);
     const sn_schedule_deal_part *parts = b->d.parts;
     for (uint32_t i = 0; i < b->d.n; i++)
         if (parts[i].single) put_single(b, i, into, t, true);
@@ -270,27 +263,23 @@ static void put_result(deal *b, sn_stmt into, sn_stmt_vec *body) {
     uint32_t top = position_of(b, body, d->top);
     sn_stmt_vec rest = {0};
     if (tail) rest = sn_schedule_copy_body(b->cx, b->k, body);
-    sn_ix t = open_loop(b, &into, "t", d->threads, SN_AXIS_BLOCK_X);
+    sn_ix t = sn_open_loop_in(b->m, b->k, &into, "t", d->threads, SN_AXIS_BLOCK_X);
     sn_stmt threads = into;
     if (d->total >= v) {
-        sn_ix u = open_loop(b, &into, "u", d->block / (v * d->threads), SN_AXIS_UNROLL);
+        sn_ix u = sn_open_loop_in(b->m, b->k, &into, "u", d->block / (v * d->threads), SN_AXIS_UNROLL);
         sn_ix at = sn_ix_fma(m, d->threads * v, u, sn_ix_scale(m, t, v));
         if (d->total % d->block)
             into =
                 sn_put_if(m, sn_at_end(b->k, into), sn_ix_fma(m, d->block, b->g, at), sn_ix_const(m, d->total / v * v));
-        sn_ix lane = open_loop(b, &into, "v", v, SN_AXIS_VECTOR);
+        sn_ix lane = sn_open_loop_in(b->m, b->k, &into, "v", v, SN_AXIS_VECTOR);
         put_body(b, into, body, d->top, sn_ix_add(m, at, lane));
     }
     if (tail) put_tail(b, threads, t, &rest, sn_stmt_get(m, rest.at[top])->result, v);
 }
 
-static sn_buf new_buffer(deal *b, const char *what, uint32_t i, sn_buf_scope scope, int64_t own, int64_t all) {
-    sn_module *m = b->m;
-    sn_ix size = sn_ix_const(m, all);
-    const char *name = sn_strf(&m->arena, "%s_%s%u", sn_kern_get(m, b->k)->name, what, i);
-    sn_buf out = sn_buf_new(m, name, b->d.dtype, scope, &size, 1);
-    sn_buf_get(m, out)->private_size = (uint32_t)own;
-    return out;
+static sn_buf new_buffer(deal *b, const char *what, uint32_t i, sn_buf_scope scope, int64_t own, int64_t copies) {
+    const char *name = sn_strf(&b->m->arena, "%s_%s%u", sn_kern_get(b->m, b->k)->name, what, i);
+    return sn_local_new(b->m, name, b->d.dtype, scope, own, copies);
 }
 
 void sn_schedule_deal_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
@@ -300,13 +289,13 @@ void sn_schedule_deal_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_schedule_size_deal(d, sc->tile_m, sc->vector, sc->block_x);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
-    b.shared = new_buffer(&b, "s", 0, SN_BUF_SHARED, d->block, d->block);
+    b.shared = new_buffer(&b, "s", 0, SN_BUF_SHARED, d->block, 1);
     for (uint32_t i = 0; i < d->n; i++) {
         int64_t own = d->parts[i].turns * (d->parts[i].single ? 1 : d->piece);
-        b.regs[i] = new_buffer(&b, "r", i, SN_BUF_REG, own, own * d->threads);
+        b.regs[i] = new_buffer(&b, "r", i, SN_BUF_REG, own, d->threads);
     }
     sn_stmt into = {0};
-    b.g = open_loop(&b, &into, "g", sn_ceil_div(d->total, d->block), SN_AXIS_GRID);
+    b.g = sn_open_loop_in(b.m, k, &into, "g", sn_ceil_div(d->total, d->block), SN_AXIS_GRID);
     for (uint32_t i = 0; i < d->n; i++) find_ends(&b, i);
     if (d->fills) put_fill(&b, into);
     put_parts(&b, into);

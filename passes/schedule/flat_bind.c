@@ -34,14 +34,6 @@ typedef struct flat {
     sn_buf shared[SN_MAX_FLAT];
 } flat;
 
-static sn_ix open_loop(flat *f, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
-    bool needed = extent > 1 || kind == SN_AXIS_GRID || kind == SN_AXIS_BLOCK_X;
-    if (!needed) return sn_ix_const(f->m, 0);
-    sn_axis ax = sn_axis_new(f->m, name, sn_ix_const(f->m, extent));
-    *into = sn_put_loop(f->m, sn_at_end(f->k, *into), ax, kind);
-    return sn_ix_axis(f->m, ax);
-}
-
 /* ---- copies ---- */
 
 /* Elements of a block in a buffer. */
@@ -85,8 +77,8 @@ static void copy_vector(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked)
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     int64_t v = b->vector, per_line = b->lines ? f->groups / v : 0;
-    sn_ix lane = open_loop(f, &into, "v", v, SN_AXIS_VECTOR), place = sn_ix_fma(m, v, p, lane), from = start_of(f, i),
-          at;
+    sn_ix lane = sn_open_loop_in(f->m, f->k, &into, "v", v, SN_AXIS_VECTOR);
+    sn_ix place = sn_ix_fma(m, v, p, lane), from = start_of(f, i), at;
     if (b->lines) {
         sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES];
         for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
@@ -109,15 +101,16 @@ static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool maske
     int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y, n = piece(f, i) / f->f.bufs[i].vector;
     int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL),
             unroll = sn_ceil_div(steps, turns);
-    sn_ix uo = open_loop(f, &into, "uo", turns, SN_AXIS_SEQ), u = open_loop(f, &into, "u", unroll, SN_AXIS_UNROLL);
+    sn_ix uo = sn_open_loop_in(f->m, f->k, &into, "uo", turns, SN_AXIS_SEQ);
+    sn_ix u = sn_open_loop_in(f->m, f->k, &into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
     if (turns * unroll * threads > n) into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
     copy_vector(f, into, i, p, masked);
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
-    sn_ix y = open_loop(f, &into, "y", f->sc->block_y, SN_AXIS_BLOCK_Y);
-    sn_ix x = open_loop(f, &into, "x", f->sc->block_x, SN_AXIS_BLOCK_X);
+    sn_ix y = sn_open_loop_in(f->m, f->k, &into, "y", f->sc->block_y, SN_AXIS_BLOCK_Y);
+    sn_ix x = sn_open_loop_in(f->m, f->k, &into, "x", f->sc->block_x, SN_AXIS_BLOCK_X);
     sn_ix thread = sn_ix_fma(f->m, f->sc->block_x, y, x);
     for (uint32_t i = 0; i < f->f.n; i++)
         if (f->f.bufs[i].stored == stored) put_copy(f, into, i, thread, masked);
@@ -237,10 +230,9 @@ static void open_copy(flat *f, levels *lv) {
 static void load_ahead(flat *f, levels *lv, sn_stmt s, uint32_t number) {
     sn_module *m = f->m;
     const sn_stmt_rec *r = sn_stmt_get(m, s);
-    sn_ix size = sn_ix_const(m, lv->own * f->sc->block_x * f->sc->block_y);
     const char *name = sn_strf(&m->arena, "%s_w%u", sn_kern_get(m, f->k)->name, number);
-    sn_buf reg = sn_buf_new(m, name, sn_buf_get(m, r->buf)->dtype, SN_BUF_REG, &size, 1);
-    sn_buf_get(m, reg)->private_size = (uint32_t)lv->own;
+    int64_t threads = f->sc->block_x * f->sc->block_y;
+    sn_buf reg = sn_local_new(m, name, sn_buf_get(m, r->buf)->dtype, SN_BUF_REG, lv->own, threads);
     if (!lv->copy[0].i) open_copy(f, lv);
     sn_cursor at = sn_at_end(f->k, lv->copy[lv->n - 1]);
     sn_ix from = sn_ix_over(m, r->ix, lv->at, lv->copy, lv->n);
@@ -331,9 +323,9 @@ static void open_rows(flat *f, sn_stmt *into) {
     const sn_sched *sc = f->sc;
     bool columns = f->f.by_columns;
     int64_t at_a_time = columns ? sc->block_x : sc->block_y, turns = sn_ceil_div(sc->tile_m, at_a_time);
-    sn_ix t = columns ? open_loop(f, into, "x", at_a_time, SN_AXIS_BLOCK_X)
-                      : open_loop(f, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
-    f->row = sn_ix_fma(m, at_a_time, open_loop(f, into, "r", turns, SN_AXIS_SEQ), t);
+    sn_ix t = columns ? sn_open_loop_in(f->m, f->k, into, "x", at_a_time, SN_AXIS_BLOCK_X)
+                      : sn_open_loop_in(f->m, f->k, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
+    f->row = sn_ix_fma(m, at_a_time, sn_open_loop_in(f->m, f->k, into, "r", turns, SN_AXIS_SEQ), t);
     if (turns > 1) f->turns = *into;
     f->group = sn_ix_divc(m, f->row, f->f.inner);
     if (turns * at_a_time > sc->tile_m)
@@ -487,7 +479,7 @@ static void open_grid(flat *f) {
     sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < n; k++) shape[k] = sn_stmt_extent(m, f->sh->outer.at[k]);
     shape[n] = sn_ix_const(m, f->blocks);
-    sn_ix g = open_loop(f, &f->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n + 1)), SN_AXIS_GRID);
+    sn_ix g = sn_open_loop_in(f->m, f->k, &f->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n + 1)), SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, n + 1, parts);
     for (uint32_t k = 0; k < n; k++) f->origin[k] = parts[k];
     f->g = parts[n];

@@ -139,10 +139,9 @@ static void collect(collector *c, sn_stmt s, const sn_host_lanes *lanes, uint32_
     sn_stmt_rec *r = sn_stmt_get(m, s);
     sn_dtype dtype = sn_buf_get(m, r->buf)->dtype;
     int64_t private = c->steps * lanes->vector;
-    sn_ix size = sn_ix_const(m, private * lanes->threads), with[SN_MAX_CHAIN];
+    sn_ix with[SN_MAX_CHAIN];
     const char *name = sn_strf(&m->arena, "%s_a%u", sn_kern_get(m, c->k)->name, number);
-    sn_buf reg = sn_buf_new(m, name, dtype, SN_BUF_REG, &size, 1);
-    sn_buf_get(m, reg)->private_size = (uint32_t)private;
+    sn_buf reg = sn_local_new(m, name, dtype, SN_BUF_REG, private, lanes->threads);
     sn_axis q = sn_axis_new(m, "q", sn_ix_const(m, c->steps));
     sn_cursor at = sn_at_end(c->k, sn_put_loop(m, sn_at_before(m, c->top), q, SN_AXIS_SEQ));
     sn_ix_unflatten(m, sn_ix_axis(m, q), c->extents, c->n, with);

@@ -192,13 +192,6 @@ sn_status sn_schedule_line_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
 
 /* ---- binding ---- */
 
-static sn_ix open_loop(sn_module *m, sn_kern k, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(m, 0);
-    sn_axis ax = sn_axis_new(m, name, sn_ix_const(m, extent));
-    *into = sn_put_loop(m, sn_at_end(k, *into), ax, kind);
-    return sn_ix_axis(m, ax);
-}
-
 typedef struct line {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -226,8 +219,8 @@ static place open_pieces(line *l, sn_stmt into, bool past) {
     uint32_t last = l->sh->outer.n - 1;
     sn_ix extents[SN_MAX_CHAIN];
     for (uint32_t p = 0; p <= last; p++) extents[p] = sn_stmt_extent(m, l->sh->outer.at[p]);
-    sn_ix p = open_loop(m, l->k, &into, "p", l->pieces, SN_AXIS_UNROLL);
-    sn_ix turn = open_loop(m, l->k, &into, "l", at->turns, SN_AXIS_UNROLL);
+    sn_ix p = sn_open_loop_in(m, l->k, &into, "p", l->pieces, SN_AXIS_UNROLL);
+    sn_ix turn = sn_open_loop_in(m, l->k, &into, "l", at->turns, SN_AXIS_UNROLL);
     sn_ix number = sn_ix_fma(m, at->beside, sn_ix_fma(m, at->turns, l->g, turn), sn_ix_divc(m, l->t, at->x));
     sn_ix_unflatten(m, number, extents, last, out.with);
     sn_ix first = sn_ix_scale(m, sn_ix_fma(m, at->x, p, sn_ix_modc(m, l->t, at->x)), at->v);
@@ -237,7 +230,7 @@ static place open_pieces(line *l, sn_stmt into, bool past) {
         first = sn_ix_modc(m, sn_ix_add(m, first, sn_ix_subst(m, at->before, l->axes, out.with, last)), at->row);
     if (past) out.line_exists = sn_put_in(m, end, number, sn_ix_const(m, at->lines));
     out.lanes = into;
-    sn_ix lane = open_loop(m, l->k, &out.lanes, "v", at->v, SN_AXIS_VECTOR);
+    sn_ix lane = sn_open_loop_in(m, l->k, &out.lanes, "v", at->v, SN_AXIS_VECTOR);
     out.with[last] = sn_ix_add(m, first, lane);
     sn_ix own = sn_ix_fma(m, l->pieces * at->turns * at->v, l->t, lane);
     out.kept = sn_ix_fma(m, at->turns * at->v, p, sn_ix_fma(m, at->v, turn, own));
@@ -313,10 +306,8 @@ static void new_registers(line *l, const sn_stmt_vec *body) {
     for (uint32_t i = 0, n = 0; i < body->n; i++) {
         const sn_stmt_rec *r = sn_stmt_get(m, body->at[i]);
         if (r->op != SN_LOP_STORE) continue;
-        sn_ix size = sn_ix_const(m, own * at->x * at->beside);
         const char *name = sn_strf(&m->arena, "%s_r%u", sn_kern_get(m, l->k)->name, n);
-        l->regs[n] = sn_buf_new(m, name, sn_buf_get(m, r->buf)->dtype, SN_BUF_REG, &size, 1);
-        sn_buf_get(m, l->regs[n++])->private_size = (uint32_t)own;
+        l->regs[n++] = sn_local_new(m, name, sn_buf_get(m, r->buf)->dtype, SN_BUF_REG, own, at->x * at->beside);
     }
 }
 
@@ -333,8 +324,8 @@ void sn_schedule_line_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt into = {0};
-    l.g = open_loop(m, k, &into, "g", sn_ceil_div(at->lines, block), SN_AXIS_GRID);
-    l.t = open_loop(m, k, &into, "t", at->beside * at->x, SN_AXIS_BLOCK_X);
+    l.g = sn_open_loop_in(m, k, &into, "g", sn_ceil_div(at->lines, block), SN_AXIS_GRID);
+    l.t = sn_open_loop_in(m, k, &into, "t", at->beside * at->x, SN_AXIS_BLOCK_X);
     new_registers(&l, &body);
     if (at->lines % block == 0 || !whole) {
         put_lines(&l, into, &body, !whole);

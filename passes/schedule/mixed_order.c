@@ -63,10 +63,8 @@ typedef struct mixed {
 
 static sn_buf new_reg(mixed *mx, sn_dtype dtype, int64_t each) {
     sn_module *m = mx->m;
-    sn_ix size = sn_ix_const(m, each * mx->sc->block_x * mx->sc->block_y);
-    sn_buf reg = sn_buf_new(m, sn_strf(&m->arena, "%s_r", sn_kern_get(m, mx->k)->name), dtype, SN_BUF_REG, &size, 1);
-    sn_buf_get(m, reg)->private_size = (uint32_t)each;
-    return reg;
+    const char *name = sn_strf(&m->arena, "%s_r", sn_kern_get(m, mx->k)->name);
+    return sn_local_new(m, name, dtype, SN_BUF_REG, each, mx->sc->block_x * mx->sc->block_y);
 }
 
 /* A nest over the elements that a thread owns, padding included; y: the thread's block.y number. */

@@ -114,18 +114,16 @@ static void send_ahead(ahead *ah, sn_stmt load) {
     if (!ah->into.i) open_nest(ah);
     sn_buf b = sn_stmt_get(m, load)->buf;
     sn_dtype dtype = sn_buf_get(m, b)->dtype;
-    uint32_t private = private_size(ah);
-    sn_ix size = sn_ix_const(m, private * threads_of(ah) * sn_sched_cluster(ah->sched));
     const char *name = sn_strf(&m->arena, "%s_%s", sn_kern_get(m, ah->k)->name, sn_buf_get(m, b)->name);
-    sn_buf reg = sn_buf_new(m, name, dtype, SN_BUF_REG, &size, 1);
-    sn_buf_get(m, reg)->private_size = private;
+    int64_t own = private_size(ah), threads = threads_of(ah) * sn_sched_cluster(ah->sched);
+    sn_buf reg = sn_local_new(m, name, dtype, SN_BUF_REG, own, threads);
     sn_ix offset = reg_offset(ah);
     sn_val early = copy_value(ah, sn_stmt_get(m, load)->result);
     sn_put_store(m, sn_at_end(ah->k, ah->into), reg, sn_ix_subst(m, offset, ah->from, ah->to, ah->inside.n), early);
     sn_val late = sn_put_load(m, sn_at_before(m, load), reg, offset);
     sn_val_replace(m, ah->k, sn_stmt_get(m, load)->result, late);
     sn_stmt_unlink(m, load);
-    ah->bytes += private * sn_dtype_bytes(dtype);
+    ah->bytes += (uint32_t)own * sn_dtype_bytes(dtype);
 }
 
 /* The loops of the bound scan below its written-out steps; false when it is not of that form. */

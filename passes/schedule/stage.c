@@ -478,11 +478,9 @@ static void keep(stage *st, const entry *e, uint32_t number, const sn_sched *sc)
     find_computed(st, &c, e);
     const sn_stmt_rec *r = sn_stmt_get(m, e->s);
     int64_t private = private_size(st, e->nest, sc), groups = sc->shared ? 1 : sc->block_x * sc->block_y;
-    sn_ix size = sn_ix_const(m, private * groups * sn_sched_cluster(sc));
-    sn_buf reg =
-        sn_buf_new(m, sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number),
-                   sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, &size, 1);
-    sn_buf_get(m, reg)->private_size = (uint32_t)private;
+    const char *name = sn_strf(&m->arena, "%s_%c%u", sn_kern_get(m, st->k)->name, sc->shared ? 's' : 'r', number);
+    sn_buf reg = sn_local_new(m, name, sn_buf_get(m, e->buf)->dtype, sc->shared ? SN_BUF_SHARED : SN_BUF_REG, private,
+                              groups * sn_sched_cluster(sc));
     if (sc->shared && !st->columns.i && r->op == SN_LOP_LOAD && can_copy(e)) {
         put_copy(st, e, reg, sc);
         replace_use(st, e->s, e->nest, reg, sc);

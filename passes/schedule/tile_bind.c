@@ -57,14 +57,6 @@ typedef struct tile {
 
 /* ---- small pieces ---- */
 
-/* A loop at *at, which moves inside; none when there is one iteration. Returns its axis. */
-static sn_ix open_loop(tile *t, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(t->m, 0);
-    sn_axis ax = sn_axis_new(t->m, name, sn_ix_const(t->m, extent));
-    *at = sn_at_end(t->k, sn_put_loop(t->m, *at, ax, kind));
-    return sn_ix_axis(t->m, ax);
-}
-
 /* The offset `e` at element (i, j) of the tile: i across, j along. */
 static sn_ix element(tile *t, sn_ix e, sn_ix i, sn_ix j) {
     const sn_schedule_tile *p = &t->tile;
@@ -113,12 +105,12 @@ typedef struct square {
 static square open_square(tile *t, sn_cursor *at, sn_ix x, bool masked) {
     square q = {.mask = {0}};
     int64_t v = t->v, per_row = t->across / v;
-    sn_ix u = open_loop(t, at, "u", t->unroll, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
+    sn_ix u = sn_open_loop(t->m, at, "u", t->unroll, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
     q.a = sn_ix_modc(t->m, number, per_row);
     q.b = sn_ix_divc(t->m, number, per_row);
     if (masked && !t->runs) q.mask = put_mask(t, *at, sn_ix_scale(t->m, q.a, v), sn_ix_scale(t->m, q.b, v));
-    q.w = open_loop(t, at, "w", v, SN_AXIS_UNROLL);
-    q.v = open_loop(t, at, "v", v, t->one_by_one ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
+    q.w = sn_open_loop(t->m, at, "w", v, SN_AXIS_UNROLL);
+    q.v = sn_open_loop(t->m, at, "v", v, t->one_by_one ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
     if (masked && t->runs) q.mask = put_mask(t, *at, sn_ix_fma(t->m, v, q.a, q.v), sn_ix_fma(t->m, v, q.b, q.w));
     sn_ix first = sn_ix_fma(t->m, t->unroll * v * v, x, sn_ix_scale(t->m, u, v * v));
     q.rows = sn_ix_add(t->m, first, sn_ix_fma(t->m, v, q.w, q.v));
@@ -158,7 +150,7 @@ static void move_shared(tile *t, sn_cursor at, sn_ix x, const struct staged *st)
 /* One loop over the threads for all staged loads, or all staged stores: what has to wait for memory is begun first. */
 static void put_transpose(tile *t, sn_lop op, bool masked) {
     sn_cursor at = sn_at_end(t->k, t->into);
-    sn_ix x = open_loop(t, &at, "x", t->threads, SN_AXIS_BLOCK_X);
+    sn_ix x = sn_open_loop(t->m, &at, "x", t->threads, SN_AXIS_BLOCK_X);
     for (uint32_t phase = 0; phase < 2; phase++)
         for (uint32_t k = 0; k < t->n_staged; k++) {
             if (t->staged[k].op != op) continue;
@@ -181,14 +173,14 @@ static void put_body(tile *t, const sn_stmt_vec *body, bool masked) {
     sn_module *m = t->m;
     int64_t per_row = t->along / t->lanes, lanes = t->lanes;
     sn_cursor at = sn_at_end(t->k, t->into);
-    sn_ix x = open_loop(t, &at, "x", t->threads, SN_AXIS_BLOCK_X);
+    sn_ix x = sn_open_loop(t->m, &at, "x", t->threads, SN_AXIS_BLOCK_X);
     sn_stmt threads = at.parent;
     int64_t turns = t->unroll * t->v * t->v / lanes;
-    sn_ix u = open_loop(t, &at, "u", turns, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
+    sn_ix u = sn_open_loop(t->m, &at, "u", turns, SN_AXIS_UNROLL), number = sn_ix_fma(t->m, t->threads, u, x);
     sn_ix b = sn_ix_modc(m, number, per_row), row = sn_ix_divc(m, number, per_row), first = sn_ix_scale(m, b, lanes);
     sn_val mask = {0};
     if (masked) mask = put_mask(t, at, row, first);
-    sn_ix v = open_loop(t, &at, "v", lanes, SN_AXIS_VECTOR);
+    sn_ix v = sn_open_loop(t->m, &at, "v", lanes, SN_AXIS_VECTOR);
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < t->sh->outer.n; k++)
         with[k] = element(t, sn_ix_axis(m, t->axes[k]), row, sn_ix_add(m, first, v));
@@ -252,12 +244,8 @@ static void put_bodies(tile *t, const sn_stmt_vec *body) {
 
 static sn_buf new_local(tile *t, sn_buf like, const char *suffix, uint32_t number, sn_buf_scope scope, int64_t private,
                         int64_t copies) {
-    sn_module *m = t->m;
-    sn_ix size = sn_ix_const(m, private * copies);
-    const char *name = sn_strf(&m->arena, "%s_%s%u", sn_kern_get(m, t->k)->name, suffix, number);
-    sn_buf b = sn_buf_new(m, name, sn_buf_get(m, like)->dtype, scope, &size, 1);
-    sn_buf_get(m, b)->private_size = (uint32_t)private;
-    return b;
+    const char *name = sn_strf(&t->m->arena, "%s_%s%u", sn_kern_get(t->m, t->k)->name, suffix, number);
+    return sn_local_new(t->m, name, sn_buf_get(t->m, like)->dtype, scope, private, copies);
 }
 
 static void note_staged(tile *t, const sn_stmt_vec *body) {
@@ -293,7 +281,7 @@ static void open_grid(tile *t) {
     shape[n - 2] = sn_ix_const(m, (t->n_across + t->across - 1) / t->across);
     shape[n - 1] = sn_ix_const(m, (t->n_along + t->along - 1) / t->along);
     sn_cursor at = sn_at_end(t->k, (sn_stmt){0});
-    sn_ix g = open_loop(t, &at, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
+    sn_ix g = sn_open_loop(t->m, &at, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
     t->grid = at.parent;
     sn_ix_unflatten(m, g, shape, n, parts);
     find_edges(t, parts[n - 2], parts[n - 1]);

@@ -76,10 +76,10 @@ static void put_tile(binder *b, sn_cursor at, const sn_stmt_vec *body, bool mask
     sn_module *m = b->m;
     sn_ix with[SN_MAX_CHAIN];
     for (uint32_t k = 0; k < b->sh->outer.n; k++) with[k] = b->first[k];
-    sn_ix row = sn_ix_add(m, with[b->t.across], sn_host_loop(m, b->k, &at, "r", b->rows, SN_AXIS_SEQ));
+    sn_ix row = sn_ix_add(m, with[b->t.across], sn_open_loop(m, &at, "r", b->rows, SN_AXIS_SEQ));
     if (masked && b->all_rows % b->rows) at = sn_at_end(b->k, sn_put_if(m, at, row, sn_ix_const(m, b->all_rows)));
-    sn_ix u = sn_host_loop(m, b->k, &at, "u", b->columns / b->lanes, SN_AXIS_SEQ);
-    sn_ix v = sn_host_loop(m, b->k, &at, "v", b->lanes, SN_AXIS_VECTOR);
+    sn_ix u = sn_open_loop(m, &at, "u", b->columns / b->lanes, SN_AXIS_SEQ);
+    sn_ix v = sn_open_loop(m, &at, "v", b->lanes, SN_AXIS_VECTOR);
     sn_ix column = sn_ix_add(m, with[b->t.along], sn_ix_fma(m, b->lanes, u, v));
     sn_val mask = masked ? put_test(b, at, (sn_val){0}, column, b->all_columns, b->columns) : (sn_val){0};
     with[b->t.across] = row, with[b->t.along] = column;
@@ -100,7 +100,7 @@ static sn_cursor open_grid(binder *b) {
     shape[n - 2] = sn_ix_const(m, sn_ceil_div(b->all_rows, b->rows));
     shape[n - 1] = sn_ix_const(m, sn_ceil_div(b->all_columns, b->columns));
     sn_cursor at = sn_at_end(b->k, (sn_stmt){0});
-    sn_ix g = sn_host_loop(m, b->k, &at, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
+    sn_ix g = sn_open_loop(m, &at, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, n, parts);
     b->edge = sn_ix_const(m, 0);
     int64_t whole_rows = b->all_rows / b->rows, whole_columns = b->all_columns / b->columns;

@@ -110,5 +110,9 @@ void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val 
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w);
 /* The mask, where e is in [0, extent) too; none where that always is. */
 sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent);
+/* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as possible, which
+ * may be more turns in all. The number of the turn. */
+int64_t sn_window_all_turns(int64_t turns);
+sn_ix sn_window_open_turns(sn_module *m, sn_cursor *at, int64_t turns);
 
 #endif

@@ -34,37 +34,15 @@ typedef struct binding {
     uint32_t n_vals; /* that the module had */
 } binding;
 
-static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
-    return sn_ix_axis(b->m, ax);
-}
-
-/* Turns of all threads, a few of which are written out together. */
-static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
-
 /* What threads do in their turns, which may be more than n. */
 static int64_t in_turns(const binding *b, int64_t n) {
-    int64_t turns = sn_ceil_div(n, b->b.threads);
-    return sn_ceil_div(turns, turns_of_group(turns)) * turns_of_group(turns) * b->b.threads;
+    return sn_window_all_turns(sn_ceil_div(n, b->b.threads)) * b->b.threads;
 }
 
 /* The number of what a thread does. */
 static sn_ix open_turns(binding *b, sn_cursor *at, int64_t n) {
-    int64_t group = turns_of_group(sn_ceil_div(n, b->b.threads)), outer = in_turns(b, n) / group / b->b.threads;
-    sn_ix x = open_loop(b, at, "x", b->b.threads, SN_AXIS_BLOCK_X), number = open_loop(b, at, "uo", outer, SN_AXIS_SEQ);
-    number = sn_ix_fma(b->m, group, number, open_loop(b, at, "u", group, SN_AXIS_UNROLL));
-    return sn_ix_fma(b->m, b->b.threads, number, x);
-}
-
-static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private,
-                        int64_t copies) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
-    sn_buf_rec *r = sn_buf_get(b->m, buf);
-    r->private_size = (uint32_t)private;
-    r->size = sn_ix_const(b->m, private * copies);
-    return buf;
+    sn_ix x = sn_open_loop(b->m, at, "x", b->b.threads, SN_AXIS_BLOCK_X);
+    return sn_ix_fma(b->m, b->b.threads, sn_window_open_turns(b->m, at, sn_ceil_div(n, b->b.threads)), x);
 }
 
 /* At plane number `plane` and step number `step` of what is summed besides taps. */
@@ -156,7 +134,7 @@ static void put_image(binding *b, sn_cursor at) {
     sn_stmt threads = sn_stmt_get(b->m, pipe.parent)->last;
     if (b->b.at_hand > 1) inside = sn_window_put_test(b->m, at, inside, step, b->b.at_hand);
     b->inside = inside;
-    sn_ix lane = open_loop(b, &at, "v", b->b.piece, SN_AXIS_VECTOR);
+    sn_ix lane = sn_open_loop(b->m, &at, "v", b->b.piece, SN_AXIS_VECTOR);
     sn_val x = put_element(b, at, step_of(b, step), line, place, lane);
     sn_put_store(b->m, at, b->image, sn_ix_fma(b->m, b->b.piece, number, lane), x);
     if (b->b.stages == 1) return;
@@ -225,7 +203,8 @@ static int64_t own_sums(const binding *b) { return b->b.blocks * b->b.side * sn_
 
 static void put_zeros(binding *b, sn_cursor at) {
     int64_t own = own_sums(b);
-    sn_ix x = open_loop(b, &at, "x", b->b.threads, SN_AXIS_BLOCK_X), i = open_loop(b, &at, "i", own, SN_AXIS_UNROLL);
+    sn_ix x = sn_open_loop(b->m, &at, "x", b->b.threads, SN_AXIS_BLOCK_X),
+          i = sn_open_loop(b->m, &at, "i", own, SN_AXIS_UNROLL);
     sn_put_store(b->m, at, b->acc, sn_ix_fma(b->m, own, x, i), sn_put_const(b->m, at, SN_F32, 0));
 }
 
@@ -238,9 +217,9 @@ static void put_products(binding *b, sn_cursor at) {
 
 static void new_buffers(binding *b) {
     int64_t pieces = b->b.elements / b->b.piece * b->b.at_hand, own = own_sums(b);
-    b->acc = new_local(b, "acc", SN_F32, SN_BUF_REG, own, b->b.threads);
-    b->weights = new_local(b, "bands", b->b.half, SN_BUF_SHARED, in_turns(b, b->b.weights * b->b.at_hand), 1);
-    b->image = new_local(b, "image", b->b.half, SN_BUF_SHARED, in_turns(b, pieces) * b->b.piece, 1);
+    b->acc = sn_local_new(b->m, "acc", SN_F32, SN_BUF_REG, own, b->b.threads);
+    b->weights = sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, in_turns(b, b->b.weights * b->b.at_hand), 1);
+    b->image = sn_local_new(b->m, "image", b->b.half, SN_BUF_SHARED, in_turns(b, pieces) * b->b.piece, 1);
 }
 
 /* ---- results ---- */
@@ -270,16 +249,16 @@ static void put_results(binding *b, sn_cursor at) {
     const sn_window *w = &b->b.w;
     sn_contraction_copier c;
     bool pairs = stores_pairs(b);
-    sn_ix x = open_loop(b, &at, "x", b->b.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = open_loop(b, &at, "h", b->b.blocks, SN_AXIS_UNROLL),
-          j = open_loop(b, &at, "j", b->b.side, SN_AXIS_UNROLL);
-    sn_ix half = open_loop(b, &at, "e", PAIR, SN_AXIS_UNROLL);
+    sn_ix x = sn_open_loop(b->m, &at, "x", b->b.threads, SN_AXIS_BLOCK_X);
+    sn_ix h = sn_open_loop(b->m, &at, "h", b->b.blocks, SN_AXIS_UNROLL),
+          j = sn_open_loop(b->m, &at, "j", b->b.side, SN_AXIS_UNROLL);
+    sn_ix half = sn_open_loop(b->m, &at, "e", PAIR, SN_AXIS_UNROLL);
     sn_ix zero = sn_ix_const(b->m, 0), e = sn_ix_scale(b->m, half, PAIR);
     sn_ix number = sn_mma_row(b->m, &b->nest, x, h, e);
     sn_ix row = sn_ix_divc(b->m, number, b->b.groups), group = sn_ix_modc(b->m, number, b->b.groups);
     sn_ix column = sn_ix_fma(b->m, SN_BAND, group, sn_mma_column(b->m, &b->nest, x, zero, zero));
     column = sn_ix_addc(b->m, column, b->b.first);
-    sn_ix lane = open_loop(b, &at, "v", PAIR, pairs ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
+    sn_ix lane = sn_open_loop(b->m, &at, "v", PAIR, pairs ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
     sn_ix own = sn_ix_add(b->m, column, lane), tested = pairs ? column : own;
     sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, b->b.rows);
     if (b->b.grid[2] > 1) mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->row, row), w->row.windows);
@@ -298,7 +277,7 @@ static void put_results(binding *b, sn_cursor at) {
 
 /* Steps whose images are not at hand together. */
 static void put_turns(binding *b, sn_cursor at) {
-    b->turn = open_loop(b, &at, "c", b->b.w.steps / b->b.at_hand, SN_AXIS_SEQ);
+    b->turn = sn_open_loop(b->m, &at, "c", b->b.w.steps / b->b.at_hand, SN_AXIS_SEQ);
     put_image(b, at);
     put_weights(b, at);
     put_products(b, at);
@@ -319,7 +298,7 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
         blocks *= b.b.grid[i];
     }
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = open_loop(&b, &at, "g", blocks, SN_AXIS_GRID);
+    sn_ix g = sn_open_loop(b.m, &at, "g", blocks, SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, SN_COUNT(shape), block);
     bool whole = b.b.at_hand == b.b.w.steps;
     sn_ix side = sn_ix_scale(m, block[1], b.b.side);
@@ -328,7 +307,7 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     b.row = sn_ix_scale(m, block[2], b.b.rows), b.column = sn_ix_scale(m, block[3], b.b.columns);
     new_buffers(&b);
     if (whole) put_weights(&b, at);
-    sn_ix image = sn_ix_fma(m, b.b.planes, block[0], open_loop(&b, &at, "i", b.b.planes, SN_AXIS_SEQ));
+    sn_ix image = sn_ix_fma(m, b.b.planes, block[0], sn_open_loop(b.m, &at, "i", b.b.planes, SN_AXIS_SEQ));
     b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
     if (whole) {
         put_image(&b, at);

@@ -52,37 +52,8 @@ typedef struct binding {
 
 /* ---- small pieces ---- */
 
-/* A loop at *at, which moves inside; none when there is one iteration. Returns its axis. */
-static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    if (extent == 1 && kind != SN_AXIS_GRID && kind != SN_AXIS_BLOCK_X) return sn_ix_const(b->m, 0);
-    sn_axis ax = sn_axis_new(b->m, name, sn_ix_const(b->m, extent));
-    *at = sn_at_end(b->k, sn_put_loop(b->m, *at, ax, kind));
-    return sn_ix_axis(b->m, ax);
-}
-
-/* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as
- * possible. */
-static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
-static int64_t all_turns(int64_t turns) { return sn_ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
-
-static sn_ix open_turns(binding *b, sn_cursor *at, int64_t turns) {
-    int64_t group = turns_of_group(turns);
-    sn_ix number = open_loop(b, at, "uo", sn_ceil_div(turns, SN_WINDOW_WRITTEN), SN_AXIS_SEQ);
-    sn_ix u = open_loop(b, at, "u", group, SN_AXIS_UNROLL);
-    return sn_ix_add(b->m, sn_ix_scale(b->m, number, group), u);
-}
-
 /* Stands for any number below n. */
 static sn_ix any_of(binding *b, int64_t n) { return sn_ix_axis(b->m, sn_axis_new(b->m, "n", sn_ix_const(b->m, n))); }
-
-static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t private,
-                        int64_t copies) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
-    sn_buf_rec *r = sn_buf_get(b->m, buf);
-    r->private_size = (uint32_t)private;
-    r->size = sn_ix_const(b->m, private * copies);
-    return buf;
-}
 
 /* Room for an offset that is met, and for what no thread stores there. */
 static void grow(binding *b, sn_buf buf, sn_ix e) {
@@ -137,10 +108,11 @@ static void put_copies(binding *b, sn_cursor at) {
     const sn_stmt_rec *load = sn_stmt_get(m, b->w.load);
     sn_ix size = sn_buf_get(m, load->buf)->size;
     int64_t pieces = p->lines * p->line, turns = sn_ceil_div(pieces, p->threads);
-    b->shared = new_local(b, "patch", load->dtype, SN_BUF_SHARED, all_turns(turns) * p->threads * p->piece, 1);
-    sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
+    b->shared =
+        sn_local_new(b->m, "patch", load->dtype, SN_BUF_SHARED, sn_window_all_turns(turns) * p->threads * p->piece, 1);
+    sn_ix x = sn_open_loop(b->m, &at, "x", p->threads, SN_AXIS_BLOCK_X);
     sn_val zero = sn_put_const(m, at, load->dtype, 0);
-    sn_ix u = open_turns(b, &at, turns);
+    sn_ix u = sn_window_open_turns(b->m, &at, turns);
     sn_ix number = sn_ix_fma(b->m, p->threads, u, x),
           first = sn_ix_scale(m, sn_ix_divc(m, b->start, p->piece), p->piece);
     if (p->lines > 1) first = sn_ix_add(m, first, line_begin(b, sn_ix_divc(m, number, p->line)));
@@ -148,7 +120,7 @@ static void put_copies(binding *b, sn_cursor at) {
     sn_val mask = sn_put_in(m, at, number, sn_ix_const(m, pieces));
     bool whole = sn_ix_is_multiple(m, size, p->piece);
     if (whole) mask = sn_put_op2(m, at, SN_LOP_AND, mask, sn_put_in(m, at, first, size));
-    sn_ix v = open_loop(b, &at, "v", p->piece, SN_AXIS_VECTOR);
+    sn_ix v = sn_open_loop(b->m, &at, "v", p->piece, SN_AXIS_VECTOR);
     sn_ix e = sn_ix_add(m, first, v);
     if (!whole) mask = sn_put_op2(m, at, SN_LOP_AND, mask, sn_put_in(m, at, e, size));
     sn_val y = sn_put_load_masked(m, at, load->buf, e, mask, zero);
@@ -167,9 +139,9 @@ static void put_weight(binding *b, sn_cursor at, const sn_stmt_rec *load) {
     sn_module *m = b->m;
     int64_t taps = w->row.taps * w->column.taps, all = taps * b->p.lanes;
     sn_contraction_copier c;
-    sn_buf buf = new_local(b, "weights", load->dtype, SN_BUF_SHARED, taps * b->p.weights_pitch, 1);
-    sn_ix zero = sn_ix_const(m, 0), x = open_loop(b, &at, "x", b->p.threads, SN_AXIS_BLOCK_X);
-    sn_ix number = sn_ix_fma(m, b->p.threads, open_turns(b, &at, sn_ceil_div(all, b->p.threads)), x);
+    sn_buf buf = sn_local_new(b->m, "weights", load->dtype, SN_BUF_SHARED, taps * b->p.weights_pitch, 1);
+    sn_ix zero = sn_ix_const(m, 0), x = sn_open_loop(b->m, &at, "x", b->p.threads, SN_AXIS_BLOCK_X);
+    sn_ix number = sn_ix_fma(m, b->p.threads, sn_window_open_turns(b->m, &at, sn_ceil_div(all, b->p.threads)), x);
     sn_ix lane = sn_ix_divc(m, number, taps), tap = sn_ix_modc(m, number, taps);
     sn_val mask = sn_put_in(m, at, number, sn_ix_const(m, all));
     sn_contraction_copier_start(&c, b->cx, at, b->n_vals);
@@ -274,8 +246,8 @@ static void find_width(binding *b) {
 /* line[e] = what the nest makes of the element alone */
 static void put_line(binding *b, sn_cursor at, window_at o) {
     sn_contraction_copier c;
-    sn_ix piece = open_loop(b, &at, "e", line_places(b) / b->wide, SN_AXIS_UNROLL);
-    sn_ix lane = open_loop(b, &at, "v", b->wide * b->p.own_lanes, SN_AXIS_VECTOR);
+    sn_ix piece = sn_open_loop(b->m, &at, "e", line_places(b) / b->wide, SN_AXIS_UNROLL);
+    sn_ix lane = sn_open_loop(b->m, &at, "v", b->wide * b->p.own_lanes, SN_AXIS_VECTOR);
     o.e = sn_ix_fma(b->m, b->wide, piece, b->wide > 1 ? sn_ix_addc(b->m, lane, -b->before) : sn_ix_const(b->m, 0));
     o.lane = b->wide > 1 ? sn_ix_const(b->m, 0) : lane;
     start_copier(b, &c, at, &o);
@@ -300,9 +272,9 @@ static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
     sn_contraction_copier c;
     const sn_window_line *l = &b->w.column;
     const sn_stmt_rec *yield = sn_stmt_get(b->m, sn_stmt_get(b->m, b->w.inner)->last);
-    o.t = open_loop(b, &at, "t", l->taps, SN_AXIS_UNROLL);
-    o.plane = open_loop(b, &at, "j", b->p.own_planes, SN_AXIS_UNROLL);
-    o.lane = open_loop(b, &at, "v", b->p.own_lanes, SN_AXIS_VECTOR);
+    o.t = sn_open_loop(b->m, &at, "t", l->taps, SN_AXIS_UNROLL);
+    o.plane = sn_open_loop(b->m, &at, "j", b->p.own_planes, SN_AXIS_UNROLL);
+    o.lane = sn_open_loop(b->m, &at, "v", b->p.own_lanes, SN_AXIS_VECTOR);
     start_copier(b, &c, at, &o);
     sn_window_set_tap(&c, &b->w, &b->w.row, s);
     sn_window_set_tap(&c, &b->w, l, o.t);
@@ -313,7 +285,7 @@ static void put_sums(binding *b, sn_cursor at, window_at o, sn_ix s) {
         sn_contraction_becomes(&c, b->weights[i].value, sn_put_load(b->m, at, b->weights[i].buf, from));
     }
     for (uint32_t i = 0; i < yield->n_in; i++) sn_window_copy_others(&c, &b->w, yield->in[i]);
-    o.q = open_loop(b, &at, "q", b->p.own_columns, SN_AXIS_UNROLL);
+    o.q = sn_open_loop(b->m, &at, "q", b->p.own_columns, SN_AXIS_UNROLL);
     c.at = at;
     o.e =
         sn_ix_fma(b->m, l->step, o.q, sn_ix_fma(b->m, l->dilation, o.t, sn_ix_const(b->m, -sn_window_first_place(l))));
@@ -330,7 +302,7 @@ static void put_rows(binding *b, sn_cursor at, window_at o) {
     const sn_window_line *l = &b->w.row;
     int64_t by = llabs(l->dilation);
     sn_ix s = sn_ix_const(b->m, 0);
-    o.r = open_loop(b, &at, "r", b->p.own_rows, SN_AXIS_UNROLL);
+    o.r = sn_open_loop(b->m, &at, "r", b->p.own_rows, SN_AXIS_UNROLL);
     if (l->there) {
         sn_ix away = sn_ix_sub(b->m, o.p, sn_ix_scale(b->m, o.r, l->step));
         at = sn_at_end(b->k, sn_put_if(b->m, at, away, sn_ix_const(b->m, by * (l->taps - 1) + 1)));
@@ -365,10 +337,10 @@ static sn_ix out_index(binding *b, const result_at *o) {
 static void put_results(binding *b, sn_cursor at, bool begin) {
     const sn_window_patch *p = &b->p;
     const sn_stmt_rec *red = reduction(b);
-    window_at o = {.plane = open_loop(b, &at, "j", p->own_planes, SN_AXIS_UNROLL)};
-    o.r = open_loop(b, &at, "r", p->own_rows, SN_AXIS_UNROLL);
-    o.q = open_loop(b, &at, "q", p->own_columns, p->own_lanes > 1 ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
-    o.lane = open_loop(b, &at, "v", p->own_lanes, SN_AXIS_VECTOR);
+    window_at o = {.plane = sn_open_loop(b->m, &at, "j", p->own_planes, SN_AXIS_UNROLL)};
+    o.r = sn_open_loop(b->m, &at, "r", p->own_rows, SN_AXIS_UNROLL);
+    o.q = sn_open_loop(b->m, &at, "q", p->own_columns, p->own_lanes > 1 ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
+    o.lane = sn_open_loop(b->m, &at, "v", p->own_lanes, SN_AXIS_VECTOR);
     result_at result = own_result(b, &o);
     sn_ix from = acc_index(b, &o), to = out_index(b, &result);
     for (uint32_t i = 0; i < red->n_results; i++) {
@@ -386,11 +358,11 @@ static void new_buffers(binding *b) {
     const sn_window_patch *p = &b->p;
     const sn_stmt_rec *red = reduction(b);
     int64_t own = own_sums(p), places = line_places(b) * p->own_lanes;
-    b->line = new_local(b, "line", sn_val_get(b->m, b->w.value)->dtype, SN_BUF_REG, places, p->threads);
+    b->line = sn_local_new(b->m, "line", sn_val_get(b->m, b->w.value)->dtype, SN_BUF_REG, places, p->threads);
     for (uint32_t i = 0; i < red->n_results; i++) {
         sn_dtype dtype = sn_val_get(b->m, sn_result(red, i))->dtype;
-        b->acc[i] = new_local(b, "acc", dtype, SN_BUF_REG, own, p->threads);
-        if (!b->direct) b->out[i] = new_local(b, "out", dtype, SN_BUF_SHARED, p->tiles * own, 1);
+        b->acc[i] = sn_local_new(b->m, "acc", dtype, SN_BUF_REG, own, p->threads);
+        if (!b->direct) b->out[i] = sn_local_new(b->m, "out", dtype, SN_BUF_SHARED, p->tiles * own, 1);
     }
 }
 
@@ -500,12 +472,12 @@ static void put_rest(binding *b, sn_cursor at) {
     const sn_window_patch *p = &b->p;
     int64_t lanes = choose_lanes(b), results = p->planes * p->rows * p->columns * p->lanes;
     int64_t vectors = results / lanes, turns = sn_ceil_div(vectors, p->threads);
-    sn_ix x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
-    sn_ix u = open_turns(b, &at, turns);
+    sn_ix x = sn_open_loop(b->m, &at, "x", p->threads, SN_AXIS_BLOCK_X);
+    sn_ix u = sn_window_open_turns(b->m, &at, turns);
     sn_ix number = sn_ix_fma(b->m, p->threads, u, x);
-    if (all_turns(turns) * p->threads > vectors)
+    if (sn_window_all_turns(turns) * p->threads > vectors)
         at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, vectors)));
-    sn_ix v = open_loop(b, &at, "v", lanes, SN_AXIS_VECTOR);
+    sn_ix v = sn_open_loop(b->m, &at, "v", lanes, SN_AXIS_VECTOR);
     result_at o = result_of(b, sn_ix_fma(b->m, lanes, number, v));
     sn_ix from = out_index(b, &o);
     for (uint32_t i = 0; i < reduction(b)->n_results; i++) grow(b, b->out[i], from);
@@ -516,10 +488,10 @@ static void put_rest(binding *b, sn_cursor at) {
 static void put_own_stores(binding *b, sn_cursor at) {
     const sn_window_patch *p = &b->p;
     bool by_lanes = b->w.lanes >= 0;
-    window_at o = {.plane = open_loop(b, &at, "j", p->own_planes, SN_AXIS_UNROLL)};
-    o.r = open_loop(b, &at, "r", p->own_rows, SN_AXIS_UNROLL);
-    o.q = open_loop(b, &at, "q", by_lanes ? p->own_columns : p->own_columns / b->direct, SN_AXIS_UNROLL);
-    o.lane = open_loop(b, &at, "v", b->direct, SN_AXIS_VECTOR);
+    window_at o = {.plane = sn_open_loop(b->m, &at, "j", p->own_planes, SN_AXIS_UNROLL)};
+    o.r = sn_open_loop(b->m, &at, "r", p->own_rows, SN_AXIS_UNROLL);
+    o.q = sn_open_loop(b->m, &at, "q", by_lanes ? p->own_columns : p->own_columns / b->direct, SN_AXIS_UNROLL);
+    o.lane = sn_open_loop(b->m, &at, "v", b->direct, SN_AXIS_VECTOR);
     if (!by_lanes) o.q = sn_ix_fma(b->m, b->direct, o.q, o.lane), o.lane = sn_ix_const(b->m, 0);
     result_at result = own_result(b, &o);
     put_stores(b, at, &result, b->acc, acc_index(b, &o));
@@ -535,8 +507,8 @@ static void put_windows(binding *b, sn_cursor at) {
     const int64_t counts[] = {p->planes / p->own_planes, p->padded_rows / p->own_rows,
                               p->padded_columns / p->own_columns, p->lanes / p->own_lanes};
     for (uint32_t i = 0; i < SN_COUNT(shape); i++) shape[i] = sn_ix_const(b->m, counts[i]);
-    b->x = open_loop(b, &at, "x", p->threads, SN_AXIS_BLOCK_X);
-    sn_ix number = sn_ix_fma(b->m, p->threads, open_loop(b, &at, "u", turns, SN_AXIS_SEQ), b->x);
+    b->x = sn_open_loop(b->m, &at, "x", p->threads, SN_AXIS_BLOCK_X);
+    sn_ix number = sn_ix_fma(b->m, p->threads, sn_open_loop(b->m, &at, "u", turns, SN_AXIS_SEQ), b->x);
     if (turns * p->threads > p->tiles) at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, p->tiles)));
     sn_ix_unflatten(b->m, number, shape, SN_COUNT(shape), b->own);
     find_width(b);
@@ -546,9 +518,9 @@ static void put_windows(binding *b, sn_cursor at) {
     sn_cursor in = at;
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++) {
         int64_t n = sn_ix_value(b->m, sn_stmt_extent(b->m, b->w.nest->chain.at[i]));
-        o.steps[i] = sn_window_is_step(&b->w, i) ? open_loop(b, &in, "c", n, SN_AXIS_SEQ) : zero;
+        o.steps[i] = sn_window_is_step(&b->w, i) ? sn_open_loop(b->m, &in, "c", n, SN_AXIS_SEQ) : zero;
     }
-    o.p = open_loop(b, &in, "p", p->row_places, SN_AXIS_UNROLL);
+    o.p = sn_open_loop(b->m, &in, "p", p->row_places, SN_AXIS_UNROLL);
     put_line(b, in, o);
     put_rows(b, in, o);
     if (b->direct) put_own_stores(b, at);
@@ -572,7 +544,7 @@ void sn_schedule_window_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
         blocks *= b.p.blocks[i];
     }
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = open_loop(&b, &at, "g", blocks, SN_AXIS_GRID);
+    sn_ix g = sn_open_loop(b.m, &at, "g", blocks, SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, SN_COUNT(shape), b.block);
     find_start(&b);
     put_copies(&b, at);

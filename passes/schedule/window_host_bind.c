@@ -45,21 +45,6 @@ typedef struct binding {
 
 /* ---- small pieces ---- */
 
-static sn_ix open_loop(binding *b, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
-    return sn_host_loop(b->m, b->k, at, name, extent, kind);
-}
-
-/* c*a + e */
-static sn_ix fma_ix(binding *b, int64_t c, sn_ix a, sn_ix e) { return sn_ix_add(b->m, sn_ix_scale(b->m, a, c), e); }
-
-static sn_buf new_local(binding *b, const char *name, sn_dtype dtype, sn_buf_scope scope, int64_t size) {
-    sn_buf buf = sn_buf_new(b->m, name, dtype, scope, NULL, 0);
-    sn_buf_rec *r = sn_buf_get(b->m, buf);
-    r->private_size = (uint32_t)size;
-    r->size = sn_ix_const(b->m, size);
-    return buf;
-}
-
 static sn_stmt_rec *reduction(const binding *b) { return sn_stmt_get(b->m, b->w.nest->top); }
 static int64_t width_of(const binding *b) { return b->t.vectors * b->t.lanes; }
 
@@ -75,17 +60,17 @@ static sn_ix step_number(binding *b, const sn_ix *at) {
     sn_ix number = sn_ix_const(b->m, 0);
     for (uint32_t i = 0; i < b->w.nest->chain.n; i++)
         if (sn_window_is_step(&b->w, i))
-            number = fma_ix(b, sn_ix_value(b->m, sn_stmt_extent(b->m, b->w.nest->chain.at[i])), number, at[i]);
+            number = sn_ix_fma(b->m, sn_ix_value(b->m, sn_stmt_extent(b->m, b->w.nest->chain.at[i])), number, at[i]);
     return number;
 }
 
 static sn_ix patch_index(binding *b, sn_ix step, sn_ix row, sn_ix column) {
-    return fma_ix(b, b->t.pitch, fma_ix(b, b->t.row_places, step, row), column);
+    return sn_ix_fma(b->m, b->t.pitch, sn_ix_fma(b->m, b->t.row_places, step, row), column);
 }
 
 /* The outer axes that are no lines; plane: of the task's. */
 static void set_planes(binding *b, sn_contraction_copier *c, sn_ix plane) {
-    sn_ix number = fma_ix(b, b->t.planes, b->task[0], plane);
+    sn_ix number = sn_ix_fma(b->m, b->t.planes, b->task[0], plane);
     c->n += sn_window_planes(c->axes + c->n, c->with + c->n, &b->w, number);
 }
 
@@ -97,19 +82,19 @@ static void put_patch(binding *b, sn_cursor at) {
     sn_ix steps[SN_MAX_CHAIN];
     for (uint32_t i = 0; i < w->nest->chain.n; i++)
         if (sn_window_is_step(w, i))
-            steps[i] =
-                open_loop(b, &at, "c", sn_ix_value(b->m, sn_stmt_extent(b->m, w->nest->chain.at[i])), SN_AXIS_SEQ);
-    sn_ix p = open_loop(b, &at, "p", t->row_places, SN_AXIS_SEQ);
-    sn_ix q = open_loop(b, &at, "q", t->pitch / t->lanes, SN_AXIS_SEQ);
-    q = fma_ix(b, t->lanes, q, open_loop(b, &at, "v", t->lanes, SN_AXIS_VECTOR));
+            steps[i] = sn_open_loop(b->m, &at, "c", sn_ix_value(b->m, sn_stmt_extent(b->m, w->nest->chain.at[i])),
+                                    SN_AXIS_SEQ);
+    sn_ix p = sn_open_loop(b->m, &at, "p", t->row_places, SN_AXIS_SEQ);
+    sn_ix q = sn_open_loop(b->m, &at, "q", t->pitch / t->lanes, SN_AXIS_SEQ);
+    q = sn_ix_fma(b->m, t->lanes, q, sn_open_loop(b->m, &at, "v", t->lanes, SN_AXIS_VECTOR));
     sn_contraction_copier_start(&c, b->cx, at, b->n_vals);
     set_planes(b, &c, sn_ix_const(b->m, 0));
     for (uint32_t i = 0; i < w->nest->chain.n; i++)
         if (sn_window_is_step(w, i)) sn_window_set_axis(&c, sn_stmt_axis(b->m, w->nest->chain.at[i]), steps[i]);
     sn_window_set_line(&c, w, &w->row, sn_ix_scale(b->m, b->task[1], t->rows), p);
     sn_window_set_line(&c, w, &w->column, sn_ix_scale(b->m, b->task[2], t->columns), q);
-    sn_ix row = fma_ix(b, t->rows * w->row.step, b->task[1], p);
-    sn_ix column = fma_ix(b, t->columns * w->column.step, b->task[2], q);
+    sn_ix row = sn_ix_fma(b->m, t->rows * w->row.step, b->task[1], p);
+    sn_ix column = sn_ix_fma(b->m, t->columns * w->column.step, b->task[2], q);
     c.mask = sn_window_put_test(b->m, at, c.mask, row, sn_window_places(&w->row, w->row.windows));
     c.mask = sn_window_put_test(b->m, at, c.mask, column, sn_window_places(&w->column, w->column.windows));
     sn_val x = sn_contraction_copy(&c, w->value);
@@ -124,14 +109,14 @@ typedef struct sum_at {
 } sum_at;
 
 static sn_ix sum_index(binding *b, const sum_at *o) {
-    sn_ix line = fma_ix(b, b->t.own_rows, o->plane, o->row);
-    return fma_ix(b, b->t.lanes, fma_ix(b, b->t.vectors, line, o->vector), o->lane);
+    sn_ix line = sn_ix_fma(b->m, b->t.own_rows, o->plane, o->row);
+    return sn_ix_fma(b->m, b->t.lanes, sn_ix_fma(b->m, b->t.vectors, line, o->vector), o->lane);
 }
 
 static void open_sums(binding *b, sn_cursor *at, sum_at *o) {
-    o->row = open_loop(b, at, "r", b->t.own_rows, SN_AXIS_UNROLL);
-    o->vector = open_loop(b, at, "u", b->t.vectors, SN_AXIS_UNROLL);
-    o->lane = open_loop(b, at, "v", b->t.lanes, SN_AXIS_VECTOR);
+    o->row = sn_open_loop(b->m, at, "r", b->t.own_rows, SN_AXIS_UNROLL);
+    o->vector = sn_open_loop(b->m, at, "u", b->t.vectors, SN_AXIS_UNROLL);
+    o->lane = sn_open_loop(b->m, at, "v", b->t.lanes, SN_AXIS_VECTOR);
 }
 
 static sn_val identity(binding *b, sn_cursor at, uint32_t i) {
@@ -145,7 +130,7 @@ static sn_val combine(binding *b, sn_cursor at, uint32_t i, sn_val x, sn_val y) 
 
 /* to = identity, or to = to + from */
 static void put_sums(binding *b, sn_cursor at, const sn_buf *to, const sn_buf *from) {
-    sum_at o = {.plane = open_loop(b, &at, "j", b->t.own_planes, SN_AXIS_UNROLL)};
+    sum_at o = {.plane = sn_open_loop(b->m, &at, "j", b->t.own_planes, SN_AXIS_UNROLL)};
     open_sums(b, &at, &o);
     sn_ix e = sum_index(b, &o);
     for (uint32_t i = 0; i < reduction(b)->n_results; i++) {
@@ -156,14 +141,14 @@ static void put_sums(binding *b, sn_cursor at, const sn_buf *to, const sn_buf *f
 }
 
 /* Row and first column of the block in the patch; of results. */
-static sn_ix row_of(binding *b, const sum_at *o) { return fma_ix(b, b->t.own_rows, b->block[1], o->row); }
+static sn_ix row_of(binding *b, const sum_at *o) { return sn_ix_fma(b->m, b->t.own_rows, b->block[1], o->row); }
 static sn_ix column_of(binding *b, const sum_at *o) {
-    return fma_ix(b, width_of(b), b->block[2], fma_ix(b, b->t.lanes, o->vector, o->lane));
+    return sn_ix_fma(b->m, width_of(b), b->block[2], sn_ix_fma(b->m, b->t.lanes, o->vector, o->lane));
 }
 
 /* The place that a tap of a window has in the patch. */
 static sn_ix place_of(binding *b, const sn_window_line *l, sn_ix window, sn_ix tap) {
-    sn_ix place = fma_ix(b, l->step, window, sn_ix_scale(b->m, tap, l->dilation));
+    sn_ix place = sn_ix_fma(b->m, l->step, window, sn_ix_scale(b->m, tap, l->dilation));
     return l->there ? sn_ix_addc(b->m, place, -sn_window_first_place(l)) : window;
 }
 
@@ -173,9 +158,9 @@ static void put_tap(binding *b, sn_cursor at) {
     const sn_stmt_rec *yield = sn_stmt_get(b->m, sn_stmt_get(b->m, w->inner)->last);
     sn_ix steps[SN_MAX_CHAIN], s = sn_ix_const(b->m, 0), t = s;
     sn_contraction_copier c;
-    sum_at o = {.plane = open_loop(b, &at, "j", b->t.own_planes, SN_AXIS_UNROLL)};
+    sum_at o = {.plane = sn_open_loop(b->m, &at, "j", b->t.own_planes, SN_AXIS_UNROLL)};
     sn_contraction_copier_start(&c, b->cx, at, b->n_vals);
-    set_planes(b, &c, fma_ix(b, b->t.own_planes, b->block[0], o.plane));
+    set_planes(b, &c, sn_ix_fma(b->m, b->t.own_planes, b->block[0], o.plane));
     for (uint32_t i = 0; i < b->n_loops; i++) {
         const tap_loop *l = &b->loops[i];
         steps[l->at] = l->number;
@@ -224,13 +209,13 @@ static void put_windows(binding *b, sn_cursor at) {
     if (b->runs) put_sums(b, at, b->total, NULL);
     sn_cursor run = at;
     for (uint32_t i = 0; i < b->n_loops; i++)
-        b->loops[i].number =
-            sn_ix_scale(b->m, open_loop(b, &run, "o", b->loops[i].n / b->loops[i].run, SN_AXIS_SEQ), b->loops[i].run);
+        b->loops[i].number = sn_ix_scale(
+            b->m, sn_open_loop(b->m, &run, "o", b->loops[i].n / b->loops[i].run, SN_AXIS_SEQ), b->loops[i].run);
     put_sums(b, run, b->acc, NULL);
     sn_cursor in = run;
     for (uint32_t i = 0; i < b->n_loops; i++) {
         tap_loop *l = &b->loops[i];
-        l->number = sn_ix_add(b->m, l->number, open_loop(b, &in, "s", l->run, kind_of(b, l)));
+        l->number = sn_ix_add(b->m, l->number, sn_open_loop(b->m, &in, "s", l->run, kind_of(b, l)));
     }
     put_tap(b, in);
     if (b->runs) put_sums(b, run, b->total, b->acc);
@@ -242,12 +227,12 @@ static void put_rest(binding *b, sn_cursor at) {
     const sn_window *w = &b->w;
     const sn_stmt_rec *red = reduction(b);
     sn_contraction_copier c;
-    sum_at o = {.plane = open_loop(b, &at, "j", b->t.own_planes, SN_AXIS_UNROLL)};
+    sum_at o = {.plane = sn_open_loop(b->m, &at, "j", b->t.own_planes, SN_AXIS_UNROLL)};
     open_sums(b, &at, &o);
-    sn_ix row = fma_ix(b, b->t.rows, b->task[1], row_of(b, &o)), e = sum_index(b, &o);
-    sn_ix column = fma_ix(b, b->t.columns, b->task[2], column_of(b, &o));
+    sn_ix row = sn_ix_fma(b->m, b->t.rows, b->task[1], row_of(b, &o)), e = sum_index(b, &o);
+    sn_ix column = sn_ix_fma(b->m, b->t.columns, b->task[2], column_of(b, &o));
     sn_contraction_copier_start(&c, b->cx, at, b->n_vals);
-    set_planes(b, &c, fma_ix(b, b->t.own_planes, b->block[0], o.plane));
+    set_planes(b, &c, sn_ix_fma(b->m, b->t.own_planes, b->block[0], o.plane));
     if (w->row.there) sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), row);
     sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), column);
     /* Rows and columns of this patch alone: the next one's are another task's. */
@@ -265,12 +250,12 @@ static void put_rest(binding *b, sn_cursor at) {
 static void make_buffers(binding *b) {
     const sn_stmt_rec *red = reduction(b);
     int64_t own = b->t.own_planes * b->t.own_rows * width_of(b);
-    b->patch = new_local(b, "patch", sn_val_get(b->m, b->w.value)->dtype, SN_BUF_SHARED,
-                         b->w.steps * b->t.row_places * b->t.pitch);
+    b->patch = sn_local_new(b->m, "patch", sn_val_get(b->m, b->w.value)->dtype, SN_BUF_SHARED,
+                            b->w.steps * b->t.row_places * b->t.pitch, 1);
     for (uint32_t i = 0; i < red->n_results; i++) {
         sn_dtype dtype = sn_val_get(b->m, sn_result(red, i))->dtype;
-        b->acc[i] = new_local(b, "acc", dtype, SN_BUF_REG, own);
-        if (b->runs) b->total[i] = new_local(b, "total", dtype, SN_BUF_SHARED, own);
+        b->acc[i] = sn_local_new(b->m, "acc", dtype, SN_BUF_REG, own, 1);
+        if (b->runs) b->total[i] = sn_local_new(b->m, "total", dtype, SN_BUF_SHARED, own, 1);
     }
 }
 
@@ -291,13 +276,13 @@ void sn_schedule_window_host_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape 
         all *= b.t.tasks[i];
     }
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = open_loop(&b, &at, "g", b.t.together ? 1 : all, SN_AXIS_GRID);
-    if (b.t.together) g = open_loop(&b, &at, "n", all, SN_AXIS_SEQ);
+    sn_ix g = sn_open_loop(b.m, &at, "g", b.t.together ? 1 : all, SN_AXIS_GRID);
+    if (b.t.together) g = sn_open_loop(b.m, &at, "n", all, SN_AXIS_SEQ);
     sn_ix_unflatten(m, g, shape, SN_COUNT(shape), b.task);
     put_patch(&b, at);
-    b.block[0] = open_loop(&b, &at, "jb", b.t.blocks_plane, SN_AXIS_SEQ);
-    b.block[1] = open_loop(&b, &at, "ib", b.t.block_rows, SN_AXIS_SEQ);
-    b.block[2] = open_loop(&b, &at, "qb", b.t.block_columns, SN_AXIS_SEQ);
+    b.block[0] = sn_open_loop(b.m, &at, "jb", b.t.blocks_plane, SN_AXIS_SEQ);
+    b.block[1] = sn_open_loop(b.m, &at, "ib", b.t.block_rows, SN_AXIS_SEQ);
+    b.block[2] = sn_open_loop(b.m, &at, "qb", b.t.block_columns, SN_AXIS_SEQ);
     put_windows(&b, at);
     put_rest(&b, at);
     sn_stmt_unlink(m, sh->outer.at[0]);

@@ -71,3 +71,13 @@ void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w) {
         else sn_put_store(w->m, c->at, r->buf, to, y);
     }
 }
+
+static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
+
+int64_t sn_window_all_turns(int64_t turns) { return sn_ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
+
+sn_ix sn_window_open_turns(sn_module *m, sn_cursor *at, int64_t turns) {
+    sn_ix group = sn_open_loop(m, at, "uo", sn_ceil_div(turns, SN_WINDOW_WRITTEN), SN_AXIS_SEQ);
+    sn_ix u = sn_open_loop(m, at, "u", turns_of_group(turns), SN_AXIS_UNROLL);
+    return sn_ix_fma(m, turns_of_group(turns), group, u);
+}
