@@ -13,11 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIRST_PASSES "sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,early-cse"
-static const char PASSES[] = "function(" FIRST_PASSES ")";
+#define FIRST_PASSES "sroa,early-cse,instcombine<no-verify-fixpoint>,simplifycfg"
+static const char PASSES[] = "function(" FIRST_PASSES ",early-cse)";
+/* The back end begins with early-cse, too, which finds in products of tensor copies all that one in front of it would. */
+static const char PASSES_OF_PRODUCTS[] = "function(" FIRST_PASSES ")";
 /* Lanes of class element that are some elements apart, or of several loads that are side by side (colours of a pixel, parts of a complex
  * number), are one vector where the back end knows how their addresses are aligned. */
-static const char PASSES_OF_ELEMENTS[] = "function(" FIRST_PASSES ",infer-alignment)";
+static const char PASSES_OF_ELEMENTS[] = "function(" FIRST_PASSES ",early-cse,infer-alignment)";
 
 typedef struct job {
     sn_cg cg;
@@ -99,6 +101,12 @@ static sn_status fit_machine(job *j, const sn_cg_needs *needs) {
     return target_machine(&j->cg.tm, j, needs);
 }
 
+static const char *passes_of(const job *j, const sn_cg_needs *needs) {
+    sn_sched_class cls = sn_kern_get(j->m, j->k)->sched.cls;
+    if (cls == SN_SCHED_ELEMENT) return PASSES_OF_ELEMENTS;
+    return cls == SN_SCHED_CONTRACT && needs->n_maps ? PASSES_OF_PRODUCTS : PASSES;
+}
+
 static sn_status emit_module(job *j, LLVMModuleRef mod) {
     LLVMValueRef fn;
     sn_cg_needs needs;
@@ -111,8 +119,7 @@ static sn_status emit_module(job *j, LLVMModuleRef mod) {
     if (j->want_llvm) j->out->llvm = sn_cg_text(&j->cg, mod, j->arena);
     SN_TRY(sn_cg_verify(&j->cg, mod));
     SN_TRY(fit_machine(j, &needs));
-    bool elements = sn_kern_get(j->m, j->k)->sched.cls == SN_SCHED_ELEMENT;
-    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, elements ? PASSES_OF_ELEMENTS : PASSES));
+    SN_TRY(sn_cg_optimise(&j->cg, mod, j->cg.tm, passes_of(j, &needs)));
     sn_nvptx_widen(&j->cg, mod);
     return take_ptx(j, mod, j->cg.tm);
 }

@@ -18,6 +18,7 @@ typedef struct access {
     sn_buf id;
     LLVMTypeRef elem; /* storage type */
     sn_ix e;          /* resolved offset */
+    sn_stmt region;   /* that it stands in; none: the kernel */
     uint32_t piece;   /* lanes of one vector access; 1: lane by lane; 0: the same for all lanes */
     int64_t step;     /* elements from one lane to the next, where that is a number */
     bool reversed;    /* later lanes lie at lower addresses */
@@ -170,7 +171,8 @@ static uint32_t group_of(sn_gen *g, const access *a) {
 }
 
 static access access_of(sn_gen *g, const sn_stmt_rec *s) {
-    access a = {.b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .piece = 0};
+    access a = {
+        .b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .region = s->parent, .piece = 0};
     a.once = s->op == SN_LOP_LOAD && comes_once(g->m, s);
     a.summed = is_summed(g->m, s->parent);
     a.elem = sn_math_storage(g->em.cg, a.b->dtype);
@@ -208,7 +210,9 @@ static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
 /* ---- vectors of which the CPU accesses the lanes that hold ---- */
 
 static bool takes_masks(const sn_gen *g, const access *a) {
-    return !g->gpu && g->lanes > 1 && a->piece == g->lanes && !a->reversed && sn_dtype_bytes(a->b->dtype) >= 4;
+    bool short_too = g->em.cg->target->avx512; /* a machine with masks of them has some for bytes and halves */
+    return !g->gpu && g->lanes > 1 && a->piece == g->lanes && !a->reversed &&
+           (short_too || sn_dtype_bytes(a->b->dtype) >= 4);
 }
 
 /* args: what the intrinsic takes, with the address at `at`. Lanes that do not hold may lie outside of the buffer, so that its
@@ -304,13 +308,80 @@ static bool lies_apart(const sn_gen *g, const access *a) {
     return !g->gpu && power && a->piece == 1 && a->step >= 2 && a->step <= SN_MOST_APART && !sn_buf_is_local(a->b);
 }
 
+static int64_t parts_of(int64_t size, int64_t lanes) { return (size + lanes - 1) / lanes; }
+
+/* What the region loads within a step of a: how far before and behind it. Not where that takes a part, and a shuffle, more. */
+static void find_neighbours(int64_t *before, int64_t *behind, sn_gen *g, const access *a) {
+    *before = *behind = 0;
+    for (sn_stmt t = a->region.i ? sn_stmt_get(g->m, a->region)->first : g->k->first; t.i;
+         t = sn_stmt_get(g->m, t)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        int64_t away;
+        if (r->op != SN_LOP_LOAD || r->has_mask || r->buf.i != a->id.i) continue;
+        if (!sn_ix_is_const(g->m, sn_ix_sub(g->m, sn_gen_resolve(g, r->ix), a->e), &away)) continue;
+        if (away <= -a->step || away >= a->step) continue;
+        if (away < -*before) *before = -away;
+        if (away > *behind) *behind = away;
+    }
+    int64_t lanes = g->lanes, own = (lanes - 1) * a->step + 1, all = own + *before + *behind;
+    if (all > lanes * a->step || parts_of(all, lanes) > parts_of(own, lanes)) *before = *behind = 0;
+}
+
+/* Parts that several loads have in common are one. */
 static lv load_between(sn_gen *g, const access *a) {
-    lv parts[SN_MOST_APART];
-    int64_t lanes = g->lanes, all = (lanes - 1) * a->step + 1, n = (all + lanes - 1) / lanes;
-    sn_ix first = at_lane(g, a->e, 0);
+    lv parts[SN_MOST_APART + 1];
+    int64_t lanes = g->lanes, before, behind;
+    find_neighbours(&before, &behind, g, a);
+    int64_t size = before + (lanes - 1) * a->step + 1 + behind, n = parts_of(size, lanes);
+    sn_ix first = sn_ix_addc(g->m, at_lane(g, a->e, 0), -before);
     for (int64_t k = 0; k < n; k++)
-        parts[k] = load_at(g, a, sn_ix_addc(g->m, first, k + 1 < n ? k * lanes : all - lanes), g->lanes, NULL);
-    return sn_gen_pick_apart(&g->em, parts, (uint32_t)n, (uint32_t)a->step);
+        parts[k] = load_at(g, a, sn_ix_addc(g->m, first, k + 1 < n ? k * lanes : size - lanes), g->lanes, NULL);
+    return sn_gen_pick_apart(&g->em, parts, (uint32_t)size, (uint32_t)before, (uint32_t)a->step);
+}
+
+/* ---- elements wherever they are, of the CPU ---- */
+
+/* Does each lane say itself where its element is? */
+static bool lies_anywhere(sn_gen *g, const access *a) {
+    return !g->gpu && a->piece == 1 && !g->run.lanes && !sn_buf_is_local(a->b) && values_vary(g, a->e);
+}
+
+/* Places of all lanes, computed for all at once. As numbers of 32 bits they are half as many registers, and the instruction that
+ * loads by them takes whole vectors. */
+static lv places_of(sn_gen *g, const access *a) {
+    sn_em *em = &g->em;
+    lv at = sn_em_splat(em, sn_gen_ix(g, a->e), g->lanes);
+    sn_range r = sn_ix_range(g->m, a->e);
+    bool narrow = r.lo >= 0 && r.hi <= INT32_MAX && g->index == em->cg->i64;
+    return narrow ? LLVMBuildTrunc(em->b, at, sn_em_shape(em->cg->i32, g->lanes), "") : at;
+}
+
+/* By one instruction, where there is one: elements that masked lanes do not have are not read. */
+static lv gather(sn_gen *g, const access *a, lv at, lv mask) {
+    sn_em *em = &g->em;
+    lv p = LLVMBuildGEP2(em->b, a->elem, sn_gen_memory(g, a->id), &at, 1, "");
+    lv yes = LLVMConstInt(em->cg->i1, 1, 0);
+    LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(p)};
+    lv args[3] = {p, sn_em_splat(em, mask ? mask : yes, g->lanes), LLVMGetPoison(types[0])};
+    lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID("llvm.masked.gather", 18), types, 2);
+    lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, 3, "");
+    unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
+    LLVMAddCallSiteAttribute(call, 1, LLVMCreateEnumAttribute(em->cg->cx, align, sn_dtype_bytes(a->b->dtype)));
+    return call;
+}
+
+static lv load_scattered(sn_gen *g, const access *a, lv mask) {
+    sn_em *em = &g->em;
+    lv at = places_of(g, a), all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
+    if (em->cg->target->avx512 && sn_dtype_bytes(a->b->dtype) >= 4) return gather(g, a, at, mask);
+    for (uint32_t i = 0; i < g->lanes; i++) {
+        lv p = element(g, a->elem, sn_gen_memory(g, a->id), sn_em_lane(em, at, i));
+        if (mask) p = em_select(em, sn_em_lane(em, mask, i), p, g->memory[a->id.i]);
+        lv x = LLVMBuildLoad2(em->b, a->elem, p, "");
+        LLVMSetAlignment(x, alignment(a, 1, false));
+        all = sn_em_with_lane(em, all, i, x);
+    }
+    return all;
 }
 
 enum { NO_INTERVAL = 1 << 16 };
@@ -428,6 +499,7 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, true);
     if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, false);
     if (mask && always_inside(g, a)) mask = NULL;
+    if (lies_anywhere(g, a)) return load_scattered(g, a, mask);
     if (mask && sn_em_lanes(mask) > 1) {
         if (takes_masks(g, a)) return load_masked(g, a, mask);
         if (!g->gpu && !a->piece) return load_at(g, a, at_lane(g, a->e, 0), 1, sn_em_any(&g->em, mask));
@@ -452,6 +524,7 @@ static void load(sn_gen *g, sn_stmt_rec *s) {
         g->vals[s->result.i] = otherwise;
         return;
     }
+    if (mask && em_is(mask, true)) mask = NULL;
     lv x = sn_math_from_storage(&g->em, a.b->dtype, as_words(g, &a, load_storage(g, &a, mask_id, mask)));
     g->vals[s->result.i] = mask ? sn_em_choose(&g->em, mask, x, otherwise) : x;
 }
@@ -744,7 +817,8 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     access a = access_of(g, s);
     lv cond = sn_gen_chosen_threads(g, a.b->scope);
     if (mask && sn_em_lanes(mask) == 1) cond = cond ? em_and(&g->em, cond, mask) : mask, mask = NULL;
-    if (cond && LLVMIsConstant(cond) && LLVMIsAConstantInt(cond) && LLVMConstIntGetZExtValue(cond)) cond = NULL;
+    if (cond && em_is(cond, false)) return;
+    if (cond && em_is(cond, true)) cond = NULL;
     uint32_t mark = sn_gen_mark(g);
     sn_em_if branch;
     dealt d;

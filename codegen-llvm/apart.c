@@ -4,7 +4,8 @@
  *     y[3*v + k], k in 3      | x y z x | y z x y | z x y z |      <-  x, y, z          three stores, six shuffles
  *
  * What lies between the elements of a load is loaded, too: it is in memory between two that are wanted, so that no address is
- * one that nobody may read. A store fills all places between its elements, or it is none of these (access.c). Knows vectors
+ * one that nobody may read. Loads of one region that lie next to each other, as the channels of pixels do, have their parts in common. A
+ * store fills all places between its elements, or it is none of these (access.c). Knows vectors
  * alone.
  */
 #include "codegen-llvm/gen.h"
@@ -17,15 +18,15 @@ static lv shuffle(sn_em *em, lv x, lv y, const int64_t *from, uint32_t n) {
     return LLVMBuildShuffleVector(em->b, x, y, LLVMConstVector(places, n), "");
 }
 
-lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t n, uint32_t step) {
-    uint32_t lanes = sn_em_lanes(parts[0]);
-    int64_t from[SN_GEN_LANES], last = (int64_t)(lanes - 1) * step + 1 - lanes;
+lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t size, uint32_t first, uint32_t step) {
+    uint32_t lanes = sn_em_lanes(parts[0]), n = (size + lanes - 1) / lanes;
+    int64_t from[SN_GEN_LANES];
     lv all = parts[0];
     for (uint32_t k = 1; k < n; k++) {
-        int64_t first = k + 1 < n ? (int64_t)k * lanes : last;
+        int64_t begin = k + 1 < n ? k * lanes : size - lanes;
         for (uint32_t i = 0; i < lanes; i++) {
-            int64_t place = (int64_t)i * step, part = place / lanes < n ? place / lanes : n - 1;
-            from[i] = part == k ? lanes + place - first : part > k ? -1 : k == 1 ? place : i;
+            int64_t place = first + i * step, part = place / lanes;
+            from[i] = part == k ? lanes + place - begin : part > k ? -1 : k == 1 ? place : i;
         }
         all = shuffle(em, all, parts[k], from, lanes);
     }

@@ -124,24 +124,25 @@ static lv int_to_float(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     return float_cast(em, to, via, y);
 }
 
-/* Lanes of the CPU, to no more than 32 bits with a sign: its instruction truncates, and here is what it does not do. LLVM 22
+/* Lanes of the CPU, to no more than 32 bits with a sign, or 64: its instruction truncates, and here is what it does not do. LLVM 22
  * makes a scalar conversion and two tests for each lane of llvm.fptosi.sat. */
 static lv saturated_lanes(sn_em *em, sn_dtype to, lv x) {
-    bool words = to == SN_I32, single = LLVMGetTypeKind(sn_em_elem(x)) == LLVMFloatTypeKind;
-    uint32_t bits = 8 * sn_dtype_bytes(to) - !sn_is_unsigned(to);
+    bool single = LLVMGetTypeKind(sn_em_elem(x)) == LLVMFloatTypeKind, wide = to == SN_I64;
+    uint32_t bits = 8 * sn_dtype_bytes(to) - !sn_is_unsigned(to), digits = single ? 24 : 53;
     double low = sn_is_unsigned(to) ? 0 : -ldexp(1, (int)bits), above = ldexp(1, (int)bits);
-    double high = words && single ? above - 128 : above - 1; /* the largest number of the type */
+    bool rounds = bits > digits; /* the largest number of the type is no float */
+    double high = above - (rounds ? ldexp(1, (int)(bits - digits)) : 1);
     lv is_number = em_fcmp(em, LLVMRealORD, x, x), least = sn_em_f(em, x, low), most = sn_em_f(em, x, high);
     lv inside = em_select(em, em_fcmp(em, LLVMRealOGT, x, least), x, least);
     inside = em_select(em, em_fcmp(em, LLVMRealOLT, inside, most), inside, most);
-    LLVMTypeRef i32 = sn_em_like(x, em->cg->i32);
-    lv y = LLVMBuildFPToSI(em->b, inside, i32, "");
-    if (words && single) {
+    lv y = LLVMBuildFPToSI(em->b, inside, sn_em_like(x, wide ? em->cg->i64 : em->cg->i32), "");
+    if (rounds) {
         lv is_above = em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, above));
-        y = em_select(em, is_above, sn_em_i(em, y, INT32_MAX), y);
+        y = em_select(em, is_above, sn_em_i(em, y, wide ? INT64_MAX : INT32_MAX), y);
     }
     y = em_select(em, is_number, y, sn_em_i(em, y, 0));
-    return words ? y : LLVMBuildTrunc(em->b, y, sn_em_like(x, sn_math_type(em->cg, to)), "");
+    bool whole = wide || to == SN_I32;
+    return whole ? y : LLVMBuildTrunc(em->b, y, sn_em_like(x, sn_math_type(em->cg, to)), "");
 }
 
 /* Lanes of a GPU to bytes: words, for whose instruction nan is 0, of which two at a time become bytes in one word, the nearest there are.
@@ -171,7 +172,7 @@ static lv float_to_int(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     enum { WORD = 4 };
     if (sn_is_narrow(from)) x = widened(em, from, x);
     if (to == SN_BOOL) return em_fcmp(em, LLVMRealUNE, x, sn_em_f(em, x, 0));
-    bool fits = sn_dtype_bytes(to) < 4 || to == SN_I32, byte = to == SN_I8 || to == SN_U8;
+    bool fits = sn_dtype_bytes(to) < 4 || to == SN_I32 || to == SN_I64, byte = to == SN_I8 || to == SN_U8;
     if (em->cg->target->is_gpu && byte && from != SN_F64 && sn_em_lanes(x) % WORD == 0) return packed_bytes(em, to, x);
     if (!em->cg->target->is_gpu && sn_em_lanes(x) > 1 && fits) return saturated_lanes(em, to, x);
     const char *name = sn_is_unsigned(to) ? "llvm.fptoui.sat" : "llvm.fptosi.sat";

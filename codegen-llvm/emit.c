@@ -146,10 +146,25 @@ lv sn_em_poly(sn_em *em, lv x, const double *c, uint32_t n) {
     return y;
 }
 
-/* min.NaN and max.NaN exist on f32 from sm_80 on. Elsewhere: y where it wins or is nan. */
+static bool is_known_number(sn_em *em, lv x) {
+    lv nan = LLVMIsConstant(x) ? em_fcmp(em, LLVMRealUNO, x, x) : NULL;
+    return nan && LLVMIsConstant(nan) && LLVMIsNull(nan);
+}
+
+/* Of the CPU: its instruction gives the second operand where either is nan, or both are alike, zeros of either sign among them. LLVM
+ * adds what nan in the first one takes, but for the zeros only where they may not be taken for each other. */
+static lv extreme_of_cpu(sn_em *em, lv x, lv y, const char *intrinsic, LLVMRealPredicate no_worse) {
+    if (is_known_number(em, y)) return em_select(em, em_fcmp(em, no_worse, y, x), y, x);
+    lv z = em_call2(em, intrinsic, x, y);
+    if (LLVMIsAInstruction(z)) LLVMSetFastMathFlags(z, LLVMGetFastMathFlags(z) | LLVMFastMathNoSignedZeros);
+    return z;
+}
+
+/* min.NaN and max.NaN exist on f32 from sm_80 on. Elsewhere: x where it wins or is nan. */
 static lv extreme(sn_em *em, lv x, lv y, const char *intrinsic, LLVMRealPredicate wins) {
     const sn_target *t = em->cg->target;
     if (t->is_gpu && t->sm >= 80 && !sn_em_is64(x)) return em_call2(em, intrinsic, x, y);
+    if (!t->is_gpu) return extreme_of_cpu(em, x, y, intrinsic, wins == LLVMRealOGT ? LLVMRealOGE : LLVMRealOLE);
     lv keep = em_or(em, em_fcmp(em, wins, x, y), em_fcmp(em, LLVMRealUNO, x, x));
     return em_select(em, keep, x, y);
 }

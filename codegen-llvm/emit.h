@@ -70,7 +70,11 @@ LLVMBasicBlockRef sn_em_block(sn_em *em, const char *name);
 lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn_em *em, const void *user),
                   const void *user);
 
-/* ---- one instruction each ---- */
+/* ---- one instruction each, or none where a test is a constant ---- */
+static inline bool em_is(lv test, bool answer) {
+    return LLVMIsAConstantInt(test) && LLVMGetIntTypeWidth(LLVMTypeOf(test)) == 1 &&
+           LLVMConstIntGetZExtValue(test) == answer;
+}
 static inline lv em_contract(lv x) {
     if (LLVMCanValueUseFastMathFlags(x)) LLVMSetFastMathFlags(x, LLVMFastMathAllowContract);
     return x;
@@ -80,13 +84,17 @@ static inline lv em_sub(sn_em *em, lv x, lv y) { return LLVMBuildFSub(em->b, x, 
 static inline lv em_mul(sn_em *em, lv x, lv y) { return LLVMBuildFMul(em->b, x, y, ""); }
 static inline lv em_div(sn_em *em, lv x, lv y) { return LLVMBuildFDiv(em->b, x, y, ""); }
 static inline lv em_neg(sn_em *em, lv x) { return LLVMBuildFNeg(em->b, x, ""); }
-static inline lv em_select(sn_em *em, lv c, lv x, lv y) { return LLVMBuildSelect(em->b, c, x, y, ""); }
+static inline lv em_select(sn_em *em, lv c, lv x, lv y) {
+    return em_is(c, true) ? x : em_is(c, false) ? y : LLVMBuildSelect(em->b, c, x, y, "");
+}
 static inline lv em_fcmp(sn_em *em, LLVMRealPredicate p, lv x, lv y) { return LLVMBuildFCmp(em->b, p, x, y, ""); }
 static inline lv em_icmp(sn_em *em, LLVMIntPredicate p, lv x, lv y) { return LLVMBuildICmp(em->b, p, x, y, ""); }
 static inline lv em_iadd(sn_em *em, lv x, lv y) { return LLVMBuildAdd(em->b, x, y, ""); }
 static inline lv em_isub(sn_em *em, lv x, lv y) { return LLVMBuildSub(em->b, x, y, ""); }
 static inline lv em_imul(sn_em *em, lv x, lv y) { return LLVMBuildMul(em->b, x, y, ""); }
-static inline lv em_and(sn_em *em, lv x, lv y) { return LLVMBuildAnd(em->b, x, y, ""); }
+static inline lv em_and(sn_em *em, lv x, lv y) {
+    return em_is(x, true) ? y : em_is(y, true) ? x : LLVMBuildAnd(em->b, x, y, "");
+}
 static inline lv em_or(sn_em *em, lv x, lv y) { return LLVMBuildOr(em->b, x, y, ""); }
 static inline lv em_xor(sn_em *em, lv x, lv y) { return LLVMBuildXor(em->b, x, y, ""); }
 static inline lv em_shl(sn_em *em, lv x, lv y) { return LLVMBuildShl(em->b, x, y, ""); }

@@ -539,9 +539,9 @@ lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wan
 lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
 
 /* ---- apart.c ---- */
-/* Elements 0, step, 2*step ..: as many as a part has lanes. Parts lie behind each other in memory; the last one of n ends with the
- * last of the elements. */
-lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t n, uint32_t step);
+/* Elements first, first + step, ..: as many as a part has lanes, of so many that lie behind each other in memory, part by part; the last
+ * part ends with the last of them. */
+lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t size, uint32_t first, uint32_t step);
 /* Lane i of x[k] is element n*i + k of all of `out`, of which there are n, too. */
 void sn_gen_weave(sn_em *em, lv *out, const lv *x, uint32_t n);
 

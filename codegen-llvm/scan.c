@@ -3,7 +3,7 @@
  * The state of an accum is a variable of the thread, reset before the outermost loop of its position: LLVM turns it
  * into registers. One execution takes in as many elements as lanes and threads count in the position:
  *
- *     lanes      running combination, lane by lane
+ *     lanes      running combination, lane by lane; on the CPU for all of them at once, in steps of 1, 2, 4, ..
  *     threads    what the lanes of the threads before it come to (block.c), in one fixed order
  *     state      is combined in last, and grows by what all threads came to: every thread has the same one
  *
@@ -248,6 +248,28 @@ static lv from_exact(sn_gen *g, const sn_stmt_rec *s, state base, lv before, con
     return em_add(&g->em, sn_em_splat(&g->em, base.sum, lanes), all);
 }
 
+/* Each lane has the one so many before it, the first ones have what changes nothing. */
+static lv moved_up(sn_gen *g, const sn_stmt_rec *s, lv x, uint32_t by) {
+    lv from[SN_GEN_LANES];
+    uint32_t lanes = sn_em_lanes(x);
+    for (uint32_t i = 0; i < lanes; i++) from[i] = sn_em_ci(g->em.cg->i32, i < by ? 0 : (int64_t)lanes + i - by);
+    lv none = sn_em_splat(&g->em, identity(g, s), lanes);
+    return LLVMBuildShuffleVector(g->em.b, none, x, LLVMConstVector(from, lanes), "");
+}
+
+/* The lanes of the CPU, where no threads count: as many steps as their number has digits. */
+static void step_lanes(sn_gen *g, const sn_stmt_rec *s, lv x) {
+    sn_em *em = &g->em;
+    uint32_t lanes = sn_em_lanes(x);
+    for (uint32_t by = 1; by < lanes; by *= 2) x = combine(g, s, moved_up(g, s, x, by), x);
+    lv all = sn_em_lane(em, x, lanes - 1);
+    state base = load_state(g, s, LLVMTypeOf(all));
+    grow_state(g, s, base, all);
+    if (s->exclusive) x = moved_up(g, s, x, 1);
+    if (base.lost) x = em_add(em, sn_em_splat(em, base.lost, lanes), x);
+    g->vals[s->result.i] = combine(g, s, sn_em_splat(em, base.sum, lanes), x);
+}
+
 /* Every lane walks a sequence of its own. */
 static void step_alone(sn_gen *g, const sn_stmt_rec *s, lv x) {
     uint32_t lanes = state_lanes(g, s);
@@ -297,6 +319,10 @@ void sn_gen_accum(sn_gen *g, sn_stmt_rec *s) {
     }
     SN_ASSERT(g->prefixes[s->result.i]);
     x = sn_em_splat(em, x, lanes);
+    if (!g->gpu) {
+        step_lanes(g, s, x);
+        return;
+    }
     for (uint32_t i = 0; i < lanes; i++) lane[i] = sn_em_lane(em, x, i);
     across_lanes(g, s, lane, lanes);
     lv all = lane[lanes - 1];

@@ -218,6 +218,50 @@ void build_turn(sn_graph *g, int64_t n) {
     sn_output(g, "y", sn_transpose(g, sn_input(g, "x", SN_F32, SN_LIST(n, n + 4)), 0, 1));
 }
 
+/* cofactor(i, j) of the transpose over the determinant; m[3 i + j] */
+void build_inverse(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, 9)), m[9], r[9];
+    for (int k = 0; k < 9; k++) m[k] = column(g, x, k);
+    for (int k = 0; k < 9; k++) {
+        int a = (k % 3 + 1) % 3, b = (k % 3 + 2) % 3, c = (k / 3 + 1) % 3, d = (k / 3 + 2) % 3;
+        r[k] = sn_sub(g, sn_mul(g, m[3 * a + c], m[3 * b + d]), sn_mul(g, m[3 * a + d], m[3 * b + c]));
+    }
+    sn_node first = sn_add(g, sn_mul(g, m[0], r[0]), sn_mul(g, m[1], r[3]));
+    sn_node by = sn_reciprocal(g, sn_add(g, first, sn_mul(g, m[2], r[6])));
+    for (int k = 0; k < 9; k++) r[k] = sn_mul(g, r[k], by);
+    sn_output(g, "inverse", sn_concat(g, 9, r, 1));
+}
+
+/* ---- images ---- */
+
+void build_life(sn_graph *g, int64_t n) {
+    int64_t one[2] = {1, 1};
+    sn_node u = sn_input(g, "u", SN_U8, SN_LIST(n, n)), around = sn_pad(g, u, one, one, 0), sum = sn_neg(g, u);
+    for (int64_t k = 0; k < 9; k++) sum = sn_add(g, sum, part(g, around, n + 2, k / 3, k % 3));
+    sn_node three = sn_eq(g, sum, sn_number_like(g, sum, 3)), two = sn_eq(g, sum, sn_number_like(g, sum, 2));
+    sn_node lives = sn_or(g, three, sn_and(g, two, sn_eq(g, u, sn_number_like(g, u, 1))));
+    sn_output(g, "next", sn_cast(g, lives, SN_U8));
+}
+
+/* From a to b by the weight w. */
+static sn_node between(sn_graph *g, sn_node a, sn_node b, sn_node w) {
+    return sn_add(g, a, sn_mul(g, sn_sub(g, b, a), w));
+}
+
+void build_resize(sn_graph *g, int64_t n) {
+    int64_t m = n * 3 / 2;
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, n)), i = sn_iota(g, SN_F32, 0, SN_LIST(m));
+    sn_node at = sn_sub(g, scaled(g, sn_add(g, i, sn_number_like(g, i, 0.5)), 2.0 / 3), sn_number_like(g, i, 0.5));
+    at = sn_clamp(g, at, 0, (double)(n - 1));
+    sn_node down = sn_floor(g, at), w = sn_sub(g, at, down), low = sn_cast(g, down, SN_I64);
+    sn_node high = sn_add(g, low, sn_number_like(g, low, 1));
+    high = sn_minimum(g, high, sn_number_like(g, low, (double)(n - 1)));
+    sn_node rows[2] = {sn_index_select(g, x, low, 0), sn_index_select(g, x, high, 0)};
+    for (int k = 0; k < 2; k++)
+        rows[k] = between(g, sn_index_select(g, rows[k], low, 1), sn_index_select(g, rows[k], high, 1), w);
+    sn_output(g, "y", between(g, rows[0], rows[1], sn_unsqueeze(g, w, SN_LIST(1))));
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

@@ -242,6 +242,64 @@ void plain_turn(void *const *out, const void *const *in, int64_t n, int threads)
                 for (int64_t i = ib; i < n && i < ib + SIDE; i++) y[j * n + i] = x[i * m + j];
 }
 
+void plain_inverse(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0];
+    float *restrict y = out[0];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < n; t++) {
+        const float *m = x + 9 * t;
+        float *r = y + 9 * t;
+        float a = m[4] * m[8] - m[5] * m[7], b = m[5] * m[6] - m[3] * m[8], c = m[3] * m[7] - m[4] * m[6];
+        float by = 1 / (m[0] * a + m[1] * b + m[2] * c);
+        r[0] = a * by, r[1] = (m[2] * m[7] - m[1] * m[8]) * by, r[2] = (m[1] * m[5] - m[2] * m[4]) * by;
+        r[3] = b * by, r[4] = (m[0] * m[8] - m[2] * m[6]) * by, r[5] = (m[2] * m[3] - m[0] * m[5]) * by;
+        r[6] = c * by, r[7] = (m[1] * m[6] - m[0] * m[7]) * by, r[8] = (m[0] * m[4] - m[1] * m[3]) * by;
+    }
+}
+
+/* ---- images: ends of rows apart, places and weights of columns once ---- */
+
+static uint8_t lives(unsigned around, uint8_t u) { return around == 3 || (around == 2 && u == 1); }
+
+void plain_life(void *const *out, const void *const *in, int64_t n, int threads) {
+    const uint8_t *u = in[0];
+    uint8_t *next = out[0], *dead = calloc((size_t)n, 1);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *restrict b = u + i * n, *restrict a = i ? b - n : dead, *restrict c = i < n - 1 ? b + n : dead;
+        uint8_t *restrict to = next + i * n;
+        for (int64_t j = 1; j < n - 1; j++) {
+            uint8_t sum = (uint8_t)(a[j - 1] + a[j] + a[j + 1] + b[j - 1] + b[j + 1] + c[j - 1] + c[j] + c[j + 1]);
+            to[j] = (sum == 3) | ((sum == 2) & (b[j] == 1));
+        }
+        to[0] = lives((unsigned)(a[0] + a[1] + b[1] + c[0] + c[1]), b[0]);
+        to[n - 1] = lives((unsigned)(a[n - 2] + a[n - 1] + b[n - 2] + c[n - 2] + c[n - 1]), b[n - 1]);
+    }
+    free(dead);
+}
+
+enum { MAX_SIDE = 4096 };
+
+void plain_resize(void *const *out, const void *const *in, int64_t n, int threads) {
+    static int32_t low[MAX_SIDE], high[MAX_SIDE];
+    static float w[MAX_SIDE];
+    const float *restrict x = in[0];
+    float *restrict y = out[0];
+    int64_t m = n * 3 / 2;
+    for (int64_t i = 0; i < m; i++) {
+        float at = fminf(fmaxf(((float)i + 0.5f) * (2.0f / 3) - 0.5f, 0), (float)(n - 1));
+        low[i] = (int32_t)at, high[i] = low[i] + 1 < n ? low[i] + 1 : (int32_t)n - 1, w[i] = at - (float)low[i];
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        const float *restrict a = x + low[i] * n, *restrict b = x + high[i] * n;
+        for (int64_t j = 0; j < m; j++) {
+            float p = a[low[j]] + (a[high[j]] - a[low[j]]) * w[j], q = b[low[j]] + (b[high[j]] - b[low[j]]) * w[j];
+            y[i * m + j] = p + (q - p) * w[i];
+        }
+    }
+}
+
 /* ---- a training step: rows of the hidden layer in strips that stay in the first cache ---- */
 
 enum { MAX_BATCH = 256, STRIP = 64 };

@@ -4,7 +4,8 @@
  *       1 load, 1 store, 1 loop, 1 reduction of 128 elements, 64 * 128 operations
  *
  * An operation counts once for each iteration of all loops and reductions around it, whatever `if` and masks say; what a
- * load gives under a mask is computed on as well. Of a select, comparisons, casts and constants nothing counts. A kernel that came
+ * load gives under a mask is computed on as well. Of a select, comparisons, casts and constants nothing counts. Bytes of a buffer that
+ * the kernel stores to first are those that it stores: what it loads there is its own (keep-terms). A kernel that came
  * from `plan` has formals, whose sizes are those of the windows that it touches.
  */
 #include "ir/loop/figures.h"
@@ -71,7 +72,8 @@ static void count_access(sn_kern_figures *out, sn_module *m, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     sn_buf_rec *b = sn_buf_get(m, r->buf);
     if (sn_buf_is_local(b)) return;
-    b->mark |= (sn_loads(r) ? LOADED : 0) | (sn_stores(r) ? STORED : 0);
+    bool own = b->mark & STORED; /* what the kernel has stored before, and finds in a cache */
+    b->mark |= (sn_loads(r) && !own ? LOADED : 0) | (sn_stores(r) ? STORED : 0);
     out->loads += sn_loads(r);
     out->stores += sn_stores(r);
     if (sn_stores(r) && number(m, b->size) > out->size) out->size = number(m, b->size);

@@ -9,8 +9,8 @@ typedef struct sn_kern_figures {
     uint32_t loops, reductions; /* statements */
     int64_t reduced;            /* most elements that nested reductions combine; 1: there is none */
     int64_t size;               /* elements of the largest result */
-    int64_t bytes;              /* of its buffers, once where it loads and once where it stores them */
-    double flops; /* operations on floats times their iterations; each combination of a reduction is one */
+    int64_t bytes; /* of its buffers, once where it loads (not what it has stored) and once where it stores them */
+    double flops;  /* operations on floats times their iterations; each combination of a reduction is one */
     /* Bytes that loads inside reductions walk one by one along their axes, and otherwise: which are more? */
     int64_t along, across;
 } sn_kern_figures;

@@ -12,8 +12,9 @@
  * Only straight-line kernels, of temporaries that the same kernel has stored, once, each next to the others: the same index in all
  * stores, and the same in all loads, so that what is loaded together was made together. As many new temporaries as old ones at
  * most, for each kernel; what several kernels want is one. Operations stay what they are, in their order: the same bits, but that a division is computed in full whose quotient went into
- * halves alone. After `fuse`, and before split-reduction, which leaves what stands behind a reduction to its second kernel. GPUs alone:
- * where a thread does a row, this is hoisted anyway. Cost: linear in the kernel for each buffer that it loads so.
+ * halves alone. After `fuse`, and before split-reduction, which leaves what stands behind a reduction to its second kernel. On the CPU
+ * results of columns alone, which are other ones for each lane: what belongs to a row is hoisted anyway. Cost: linear in the kernel for
+ * each buffer that it loads so.
  */
 #include "passes/fuse/fuse.h"
 
@@ -85,8 +86,10 @@ static sn_stmt made_by(const finish *f, const sn_stmt_rec *load, sn_kern *by) {
     const sn_buf_rec *b = sn_buf_get(m, load->buf);
     uint32_t at = b->scope == SN_BUF_TEMP ? sn_users_storer(&f->users, load->buf, f->at) : UINT32_MAX;
     if (at == UINT32_MAX || !may_finish(f, at, load->buf)) return (sn_stmt){0};
+    bool hoisted =
+        !f->cx->target->is_gpu && !sn_ix_uses_axis(m, load->ix, sn_stmt_axis(m, f->outer.at[f->outer.n - 1]));
     int64_t results = sn_buf_bytes(m, load->buf) / sn_dtype_bytes(b->dtype);
-    if (sn_mul_clamped(results, SN_FINISH_FEWER) > sn_chain_count(m, &f->outer)) return (sn_stmt){0};
+    if (hoisted || sn_mul_clamped(results, SN_FINISH_FEWER) > sn_chain_count(m, &f->outer)) return (sn_stmt){0};
     *by = m->kernels.at[at];
     return store_of(f, *by, load->buf);
 }
@@ -255,7 +258,6 @@ static bool finish_kernel(finish *f) {
 sn_status sn_pass_finish_results(sn_pass_ctx *cx, bool *changed) {
     finish f = {.cx = cx, .m = cx->m};
     bool any = false;
-    if (!cx->target->is_gpu) return SN_OK;
     sn_users_find(&f.users, cx->m, cx->scratch);
     for (f.at = 1; f.at < cx->m->kernels.n; f.at++) {
         f.k = cx->m->kernels.at[f.at];

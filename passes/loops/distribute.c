@@ -55,15 +55,32 @@ static bool look(peel *p) {
     return rows && ops > 0;
 }
 
-/* Values from outside the nest would have to come along. */
+static bool is_inside(const peel *p, sn_val v) {
+    return sn_stmt_get(p->m, sn_val_get(p->m, v)->def)->parent.i == p->nest.i;
+}
+
+typedef struct closed_query {
+    const peel *p;
+    bool closed;
+} closed_query;
+
+static void look_at_atom(void *user, sn_ix atom) {
+    closed_query *q = user;
+    const sn_ix_rec *r = sn_ix_get(q->p->m, atom);
+    if (r->kind == SN_IX_VAL) q->closed &= is_inside(q->p, (sn_val){r->id});
+}
+
+/* Values from outside the nest, operands or in positions, would have to come along. */
 static bool is_closed(const peel *p) {
     const sn_module *m = p->m;
+    closed_query q = {p, true};
     for (sn_stmt s = sn_stmt_get(m, p->nest)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        for (uint32_t k = 0; k < r->n_in; k++)
-            if (sn_stmt_get(m, sn_val_get(m, r->in[k])->def)->parent.i != p->nest.i) return false;
+        for (uint32_t k = 0; k < r->n_in; k++) q.closed &= is_inside(p, r->in[k]);
+        if (r->ix.i) sn_ix_walk(m, r->ix, look_at_atom, &q);
+        if (r->bound.i) sn_ix_walk(m, r->bound, look_at_atom, &q);
     }
-    return true;
+    return q.closed;
 }
 
 static sn_kern take_out(peel *p) {

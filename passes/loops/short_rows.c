@@ -5,15 +5,18 @@
  *
  * Pixels, coordinates of points, small matrices: a vector along such a row has room for several of them and goes through one; and what
  * rows choose by the channel (a concatenation of channels) is computed for all of them. Written out, channels are vectors of rows, which
- * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, and what channels share is computed once.
+ * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, what channels share is computed once, and so is
+ * what one of them alone wants (needed.c). Elements of constants are numbers then.
  *
  * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
  * rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class window), where class contract has vectors of
  * columns, and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
  * Cost: linear in what is written.
  */
+#include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/contraction.h"
+#include "passes/schedule/figures.h"
 
 enum { MOST_STEPS = 16, MOST_WRITTEN = 256 };
 
@@ -24,10 +27,11 @@ typedef struct rows {
     sn_stmt around; /* the loop over rows, along which lanes would go */
     int64_t lanes;
     double before, after; /* instructions for as many rows as a vector has lanes */
-    int64_t written;
-    bool flat;   /* every access walks rows as one, and nothing is tested */
-    bool stores; /* something lies at equal distances that lanes reach by whole vectors */
-    bool apart;  /* ... and some of what is loaded or stored not side by side */
+    double written;
+    sn_notes needed; /* of statements in loops without loops: in how many iterations (needed.c) */
+    bool flat;       /* every access walks rows as one, and nothing is tested */
+    bool stores;     /* something lies at equal distances that lanes reach by whole vectors */
+    bool apart;      /* ... and some of what is loaded or stored not side by side */
 } rows;
 
 static bool extent_of(const rows *r, sn_stmt s, int64_t *out) {
@@ -85,6 +89,14 @@ static double access_cost(rows *r, const sn_stmt_rec *s) {
     return c == 1 ? 1 : s->op == SN_LOP_STORE ? (double)c : 2 * (double)c - 1;
 }
 
+/* Which part of the iterations of its loop wants s? */
+static double share_of(const rows *r, sn_stmt s) {
+    uint64_t wanted;
+    int64_t extent;
+    if (!sn_notes_find(&r->needed, s.i, &wanted) || !extent_of(r, sn_stmt_get(r->m, s)->parent, &extent)) return 1;
+    return (double)wanted / (double)extent;
+}
+
 /* How often s is there when loops are written out and equal loads are one: by the loops whose axes it uses. */
 static double copies_of(const rows *r, sn_stmt s) {
     const sn_stmt_rec *of = sn_stmt_get(r->m, s);
@@ -94,7 +106,7 @@ static double copies_of(const rows *r, sn_stmt s) {
         bool used = !sn_is_access(of) || sn_ix_uses_axis(r->m, of->ix, sn_stmt_axis(r->m, up));
         if (used && extent_of(r, up, &extent)) n *= extent;
     }
-    return (double)n;
+    return (double)n * (sn_is_access(of) ? 1 : share_of(r, s));
 }
 
 /* Does the access go from row to row as from element to element of it? */
@@ -121,7 +133,7 @@ static void count(rows *r, sn_stmt s, bool perfect, sn_stmt inner) {
     int64_t n = times(r, s), extent = 1, c;
     sn_stmt along = lanes_of(r, s, perfect, inner);
     bool lanes = along.i && extent_of(r, along, &extent);
-    r->written = sn_add_clamped(r->written, n);
+    r->written += (double)n * share_of(r, s);
     r->after += chooses(of) ? 0 : copies_of(r, s) * each;
     bool whole =
         !lanes || !sn_is_access(of) || (sn_ix_coef(r->m, of->ix, sn_stmt_axis(r->m, along), &c) && (c == 0 || c == 1));
@@ -158,6 +170,13 @@ static void write_loops(sn_module *m, sn_kern k, sn_stmt around) {
     }
 }
 
+/* Loops without regions inside. */
+static bool is_innermost(const sn_module *m, sn_stmt s) {
+    for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_next(m, t))
+        if (sn_lop_has_region(sn_stmt_get(m, t)->op)) return false;
+    return sn_is_nest(sn_stmt_get(m, s));
+}
+
 /* Rows of the loop `around`: is their code to be written out? perfect: they are one loop, `inner`. */
 static bool gains(rows *r, bool perfect, sn_stmt inner) {
     sn_module *m = r->m;
@@ -167,6 +186,7 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         if (!may_write(r, s) || (sn_stmt_get(m, s)->op == SN_LOP_LOAD && slides(r, s))) return false;
         nests |= sn_is_nest(sn_stmt_get(m, s));
+        if (is_innermost(m, s)) sn_needed_find(&r->needed, r->cx, s);
     }
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
         count(r, s, perfect, inner);
@@ -177,7 +197,44 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
 static bool is_product(sn_pass_ctx *cx, sn_kern k) {
     sn_contraction c;
     const char *why_not;
-    return sn_contraction_find(&c, &why_not, cx, k) && c.m > 1 && c.n >= cx->target->vector_bytes / 4;
+    return sn_contraction_find(&c, &why_not, cx, k) && c.m > 1 &&
+           c.n >= cx->target->vector_bytes / sn_dtype_bytes(c.dtype);
+}
+
+/* Lanes along the loop: of the smallest elements that lie side by side there, or at equal distances. 1: there are none. */
+static int64_t lanes_along(sn_pass_ctx *cx, sn_kern k, sn_stmt around) {
+    sn_module *m = cx->m;
+    uint32_t bytes = 0;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t c;
+        if (!sn_is_access(r) || !sn_ix_coef(m, r->ix, sn_stmt_axis(m, around), &c) || c < 1 || c > SN_MOST_APART)
+            continue;
+        sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype));
+    }
+    return sn_host_widest(cx, k, bytes);
+}
+
+/* Elements of constants whose place is known are numbers. */
+static bool take_numbers(sn_module *m, sn_kern k) {
+    bool any = false;
+    for (sn_stmt s = sn_stmt_walk_first(m, k), next; s.i; s = next) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t at;
+        next = sn_stmt_walk_next(m, s);
+        if (r->op != SN_LOP_LOAD || r->has_mask || !sn_ix_is_const(m, r->ix, &at)) continue;
+        const sn_buf_rec *b = sn_buf_get(m, r->buf);
+        const char *data = b->scope == SN_BUF_CONST && !b->weight.i ? sn_buf_data(m, b) : NULL;
+        if (!data || b->dtype == SN_BOOL) continue;
+        const void *p = data + at * sn_dtype_bytes(b->dtype);
+        sn_val x = sn_is_float(b->dtype) ? sn_put_const(m, sn_at_before(m, s), b->dtype, sn_load_float(b->dtype, p))
+                                         : sn_put_const_int(m, sn_at_before(m, s), b->dtype, sn_load_int(b->dtype, p));
+        sn_val_replace(m, k, r->result, x);
+        sn_stmt_unlink(m, s);
+        any = true;
+    }
+    if (any) sn_kern_cse(m, k), sn_kern_collect_params(m, k);
+    return any;
 }
 
 static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
@@ -187,9 +244,10 @@ static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
     if (is_product(cx, k)) return false;
     sn_chain_outer(&outer, m, k);
     for (uint32_t depth = outer.n > 1 ? outer.n - 1 : outer.n; depth && depth <= outer.n; depth++) {
-        rows r = {.cx = cx, .m = m, .k = k, .around = outer.at[depth - 1], .lanes = cx->target->vector_bytes / 4};
+        rows r = {.cx = cx, .m = m, .k = k, .around = outer.at[depth - 1], .needed = {.arena = cx->scratch}};
+        r.lanes = lanes_along(cx, k, r.around);
         bool perfect = depth < outer.n;
-        if (!extent_of(&r, r.around, &extent) || extent < 2 * r.lanes) continue;
+        if (!extent_of(&r, r.around, &extent) || r.lanes < 2 || extent < 2 * r.lanes) continue;
         sn_stmt inner = perfect ? outer.at[depth] : (sn_stmt){0};
         for (sn_stmt s = sn_stmt_get(m, r.around)->first; s.i && !inner.i; s = sn_next(m, s))
             if (sn_is_nest(sn_stmt_get(m, s))) inner = s;
@@ -198,7 +256,8 @@ static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
         sn_write_out(cx, k, MOST_STEPS);
         sn_kern_cse(m, k);
         sn_kern_collect_params(m, k);
-        sn_remark(cx, sn_kern_get(m, k)->name, "rows written out: %lld statements", (long long)r.written);
+        take_numbers(m, k);
+        sn_remark(cx, sn_kern_get(m, k)->name, "rows written out: %.0f statements", r.written);
         return true;
     }
     return false;
@@ -210,6 +269,7 @@ sn_status sn_pass_short_rows(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
         if (k->scheduled || k->sched.cls) continue;
+        *changed |= take_numbers(m, m->kernels.at[i]);
         *changed |= write_rows(cx, m->kernels.at[i]);
     }
     return m->env->status;

@@ -236,17 +236,30 @@ static sn_val bring(maker *mk, sn_val v) {
     return here;
 }
 
-/* Values from outside of what has moved. */
+static void bring_operand(maker *mk, sn_val v) {
+    const sn_module *m = mk->a->m;
+    if (sn_stmt_get(m, sn_val_get(m, v)->def)->kern.i != mk->k.i) bring(mk, v);
+}
+
+static void bring_atom(void *user, sn_ix atom) {
+    maker *mk = user;
+    const sn_ix_rec *r = sn_ix_get(mk->a->m, atom);
+    if (r->kind == SN_IX_VAL) bring_operand(mk, (sn_val){r->id});
+}
+
+/* Values from outside of what has moved: operands, and what positions are made of. */
 static void bring_all(maker *mk, sn_stmt top) {
     sn_module *m = mk->a->m;
     sn_stmt end = sn_stmt_walk_skip(m, top);
-    for (sn_stmt s = top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
-        for (uint32_t i = 0; i < sn_stmt_get(m, s)->n_in; i++) {
-            sn_val v = sn_stmt_get(m, s)->in[i];
-            if (sn_stmt_get(m, sn_val_get(m, v)->def)->kern.i == mk->k.i) continue;
-            sn_val here = bring(mk, v);
-            sn_stmt_get(m, s)->in[i] = here;
-        }
+    for (sn_stmt s = top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t i = 0; i < r->n_in; i++) bring_operand(mk, r->in[i]);
+        if (r->ix.i) sn_ix_walk(m, r->ix, bring_atom, mk);
+        if (r->bound.i) sn_ix_walk(m, r->bound, bring_atom, mk);
+    }
+    sn_notes map = {.arena = mk->a->cx->scratch};
+    for (uint32_t i = 0; i < mk->values.n; i++) sn_notes_set(&map, mk->values.at[i].of.i, mk->values.at[i].here.i);
+    sn_val_replace_all(m, mk->k, &map);
 }
 
 static void make_kernel(across *a, sn_stmt moved) {
@@ -285,7 +298,7 @@ typedef sn_status (*again)(sn_pass_ctx *cx, bool *changed);
 static sn_status run_on(sn_pass_ctx *cx, sn_kern_list *kernels, const again *passes, uint32_t n) {
     sn_kern_list all = cx->m->kernels;
     sn_status status = SN_OK;
-    bool changed;
+    bool changed = false;
     cx->m->kernels = *kernels;
     for (uint32_t i = 0; i < n && status == SN_OK; i++) status = passes[i](cx, &changed);
     *kernels = cx->m->kernels;

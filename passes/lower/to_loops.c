@@ -36,6 +36,7 @@
 #include "ir/graph/repeat.h"
 #include "passes/base/constants.h"
 #include "passes/base/costs.h"
+#include "passes/base/rebuild.h"
 #include "passes/lower/lower.h"
 
 #include <string.h>
@@ -500,12 +501,17 @@ static sn_nd output_base(const sn_lower *lw, sn_nd x) {
 
 /* ---- kernels ---- */
 
+/* A prefix along an axis of one element is no scan: it would count iterations of a loop that is none (drop-units). */
 static sn_val emit_scan(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    sn_ix position = sn_ix_axis(lw->m, sn_stmt_get(lw->m, lw->at.parent)->axis);
+    sn_comb comb = (sn_comb)sn_ops[n->op].lop;
+    sn_axis ax = sn_stmt_axis(lw->m, lw->at.parent);
+    int64_t size, exclusive = sn_node_int(lw->m, x, SN_ATTR_EXCLUSIVE, 0);
     sn_val v = sn_put_cast(lw->m, lw->at, sn_compute_dtype(n->type.dtype), sn_lower_element(lw, n->in[0], index));
-    return sn_put_accum(lw->m, lw->at, (sn_comb)sn_ops[n->op].lop, v, position,
-                        sn_node_int(lw->m, x, SN_ATTR_EXCLUSIVE, 0));
+    if (!sn_ix_is_const(lw->m, sn_axis_get(lw->m, ax)->extent, &size) || size != 1)
+        return sn_put_accum(lw->m, lw->at, comb, v, sn_ix_axis(lw->m, ax), exclusive);
+    sn_val first = sn_put_identity(lw->m, lw->at, comb, 0, sn_val_get(lw->m, v)->dtype);
+    return exclusive ? first : sn_put_op2(lw->m, lw->at, sn_comb_lops[comb], first, v);
 }
 
 static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {

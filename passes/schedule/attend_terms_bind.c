@@ -249,20 +249,20 @@ static void put_fragments(terms *t, sn_cursor at) {
 
 /* In the region of the threads x: is any of a thread's sums bad? Then all lose their scale. Returns the test. */
 static sn_ix put_unscale(terms *t, sn_cursor at, sn_buf sums, sn_ix x) {
-    static const sn_comb ANY[] = {SN_COMB_ANY};
-    static const sn_dtype boolean = SN_BOOL;
+    static const sn_comb MOST[] = {SN_COMB_MAX};
+    static const sn_dtype f32 = SN_F32;
     sn_module *m = t->o.b.m;
     int64_t own = sn_buf_get(m, sums)->private_size;
     sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, own));
-    sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, ANY, 1, &boolean);
-    sn_cursor in = sn_at_end(t->o.b.k, any);
-    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, sums, sn_ix_fma(t->o.b.m, own, x, sn_ix_axis(m, e))), 0);
-    sn_put_yield(m, in, &bad, 1);
+    sn_stmt most = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, MOST, 1, &f32);
+    sn_cursor in = sn_at_end(t->o.b.k, most);
+    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, sums, sn_ix_fma(m, own, x, sn_ix_axis(m, e))));
+    sn_put_yield(m, in, &size, 1);
     in = at;
     sn_ix offset = sn_ix_fma(t->o.b.m, own, x, open_loop(t, &in, "e", own, SN_AXIS_UNROLL));
     sn_val scaled = sn_put_load(m, in, sums, offset);
     sn_put_store(m, in, sums, offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, put_f32(t, in, ldexp(1, -scale_of(t)))));
-    return sn_terms_test(m, at, sn_stmt_get(m, any)->result);
+    return sn_terms_test(m, at, sn_terms_bad(m, at, sn_stmt_get(m, most)->result, 0));
 }
 
 /* Registers cannot be numbered at run time, so they pass through an array that can. */

@@ -440,18 +440,12 @@ static sn_buf again_registers(sn_contract_binding *b, const char *name, int64_t 
     return sn_contract_local(b, name, SN_F32, SN_BUF_REG, n, (int64_t)b->nest.threads * b->sc->cluster);
 }
 
-static bool is_tested(const sn_contract_binding *b) {
-    bool tested = false;
-    for (uint32_t i = 0; i < b->ct.c.n_operands; i++) tested |= sn_stmt_get(b->m, b->ct.c.operands[i].load)->has_mask;
-    return tested;
-}
-
 static again start_again(sn_contract_binding *b, uint32_t state, sn_buf spare, sn_ix x) {
-    /* At most: 64 products of what two rows and 8 columns have in 18 accesses, and as much code. Half of it where each place of an image
-     * has tests and an address of its own. */
-    enum { COLUMNS = 4, STEPS = 4, TESTED = 2 };
+    /* At most: 32 products of what two rows and four columns have in 10 accesses, or 6. Twice the columns would be 64 in 18, or 10, and twice
+     * the code, which is compiled for each kernel and hardly ever runs. */
+    enum { COLUMNS = 2, STEPS = 4 };
     int64_t step = (int64_t)b->sc->tile_k * b->split, each = sn_mma_elements(b->nest.mma);
-    again a = {.state = state, .spare = spare, .x = x, .columns = is_tested(b) ? TESTED : COLUMNS};
+    again a = {.state = state, .spare = spare, .x = x, .columns = COLUMNS};
     a.all = b->split > 1 ? (b->ct.c.k + step - 1) / step * b->sc->tile_k : b->ct.c.k;
     a.steps = sn_least(STEPS, sn_pow2_divisor(a.all));
     while (b->nest.tiles_n % a.columns) a.columns--;
@@ -481,25 +475,25 @@ static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf sp
 /* Totals lose their scale. One that was not below 2^126 may be none: the thread that has it adds up the products
  * themselves. */
 static void check_totals(sn_contract_binding *b, sn_cursor at, uint32_t state) {
-    static const sn_comb ANY[] = {SN_COMB_ANY};
-    static const sn_dtype boolean = SN_BOOL;
+    static const sn_comb MOST[] = {SN_COMB_MAX}; /* one instruction for each; nan where one is */
+    static const sn_dtype f32 = SN_F32;
     sn_module *m = b->m;
     int64_t own = sn_mma_private(&b->nest);
     sn_buf spare = sn_contract_local(b, "spare", SN_F32, SN_BUF_REG, own, (int64_t)b->nest.threads * b->sc->cluster);
     sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
     sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, own));
-    sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, ANY, 1, &boolean);
-    sn_cursor in = sn_at_end(b->k, any);
+    sn_stmt most = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, MOST, 1, &f32);
+    sn_cursor in = sn_at_end(b->k, most);
     sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
     sn_ix offset = sn_ix_fma(b->m, own, thread, sn_ix_axis(m, e));
-    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, sn_contract_sums(b, state), offset), 0);
-    sn_put_yield(m, in, &bad, 1);
+    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, sn_contract_sums(b, state), offset));
+    sn_put_yield(m, in, &size, 1);
     in = at;
     offset = sn_ix_fma(b->m, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
     sn_val scaled = sn_put_load(m, in, sn_contract_sums(b, state), offset);
     sn_val unscale = sn_put_const(m, in, SN_F32, ldexp(1, -2 * SCALE));
     sn_put_store(m, in, sn_contract_sums(b, state), offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));
-    sn_ix test = sn_terms_test(m, at, sn_stmt_get(m, any)->result);
+    sn_ix test = sn_terms_test(m, at, sn_terms_bad(m, at, sn_stmt_get(m, most)->result, 0));
     redo(b, sn_at_end(b->k, sn_put_if(m, at, test, sn_ix_const(m, 1))), state, spare, x);
 }
 

@@ -376,7 +376,7 @@ static bool may_take_turns(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
     return abreast < blocks_of(sh, sc) && !has_open_rows(cx, sh, sc);
 }
 
-static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
+static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
     if (!sc->vector && sh->lanes_are_rows) sc->vector = sn_schedule_lanes_of_rows(cx, sh);
@@ -388,7 +388,8 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         if (!sc->unroll) sc->unroll = 1; /* what a run loads is awaited before the next one */
     } else if (!sc->vector) {
         bool apart = !cx->target->is_gpu && !fl->bytes && !sh->n_nests;
-        uint32_t v = sn_widest(cx, apart ? fl->near : fl->bytes);
+        uint32_t least = apart ? fl->near : fl->bytes;
+        uint32_t v = cx->target->is_gpu ? sn_widest(cx, least) : sn_host_widest(cx, k, least);
         if (fl->moves && cx->target->io_align >= cx->target->vector_bytes) v = cx->target->vector_bytes / fl->bytes;
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
@@ -402,8 +403,10 @@ static void choose_element(sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
-        /* What cannot become vector instructions (the searches of a sort) is written out lane by lane. */
-        while (v > 1 && !cx->target->is_gpu && (int64_t)v * sh->ops > SN_MANY_OPS) v /= 2;
+        /* What cannot become vector instructions (the searches of a sort) is written out lane by lane; it has positions, and no
+         * more lanes than words. */
+        uint32_t words = cx->target->vector_bytes / 4;
+        while (v > 1 && !cx->target->is_gpu && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
@@ -443,7 +446,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
             cx->m->env, SN_ERROR_ARGUMENT,
             "kernel %s: the schedule's block_y=%u wants something that lies across what is stored, on the CPU",
             sn_kern_get(cx->m, k)->name, pinned->block_y);
-    choose_element(cx, sh, &fl, &first);
+    choose_element(cx, k, sh, &fl, &first);
     if (pinned->abreast > 1 && !may_take_turns(cx, sh, &first, pinned->abreast))
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's abreast=%u rows take no turns of %lld blocks",
@@ -454,7 +457,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     threads[1].block_x = first.block_x / 2;
     for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
         if (threads[i].block_x < SN_WARP || threads[i].block_x > cx->target->max_threads) continue;
-        choose_element(cx, sh, &fl, &threads[i]);
+        choose_element(cx, k, sh, &fl, &threads[i]);
         sn_schedule_propose(out, cx, &threads[i]);
     }
     if (!pinned->abreast && may_take_turns(cx, sh, &first, fl.other) && fl.other) {
@@ -463,7 +466,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     }
     narrow.vector = first.vector / 2;
     if (!narrow.vector || pinned->vector) return SN_OK;
-    choose_element(cx, sh, &fl, &narrow);
+    choose_element(cx, k, sh, &fl, &narrow);
     sn_schedule_propose(out, cx, &narrow);
     return SN_OK;
 }

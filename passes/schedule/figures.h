@@ -96,6 +96,8 @@ typedef struct sn_host_lanes {
     sn_ix thread, lane;
     int64_t vector, threads;
 } sn_host_lanes;
+/* Lanes of a vector whose smallest elements have so many bytes; more of them where all that the kernel computes is narrow. */
+uint32_t sn_host_widest(const sn_pass_ctx *cx, sn_kern k, uint32_t bytes);
 /* Are lanes along rows cheaper than along what rows reduce, though rows do not lie side by side? */
 bool sn_schedule_lanes_are_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
 /* How many, then. */

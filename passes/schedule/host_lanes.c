@@ -19,6 +19,26 @@ enum { MOST_VECTORS = 4, FEW_VALUES = 6, MORE_VALUES = 12 };
 
 /* ---- choosing ---- */
 
+/* Bytes of the largest value. */
+static uint32_t widest_value(const sn_module *m, sn_kern k) {
+    uint32_t most = 1;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t i = 0; i < r->n_results; i++) {
+            uint32_t bytes = sn_dtype_bytes(sn_val_get(m, sn_result(r, i))->dtype);
+            if (bytes > most) most = bytes;
+        }
+        if (sn_is_access(r) && sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype) > most)
+            most = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    }
+    return most;
+}
+
+uint32_t sn_host_widest(const sn_pass_ctx *cx, sn_kern k, uint32_t bytes) {
+    uint32_t some = sn_widest(cx, bytes), all = bytes ? cx->target->vector_bytes / widest_value(cx->m, k) : 1;
+    return some > all ? some : all;
+}
+
 static bool is_along(sn_module *m, sn_ix e, sn_axis ax) {
     int64_t c;
     return sn_ix_coef(m, e, ax, &c) && c == 1;

@@ -45,7 +45,10 @@ class Kernel:
         if buffer in self.locals:
             return
         self.row["loads" if loads else "stores"] += 1
-        (self.loaded if loads else self.stored).add(buffer)
+        if not loads:
+            self.stored.add(buffer)
+        elif buffer not in self.stored:  # what it has stored is its own
+            self.loaded.add(buffer)
 
     def line(self, text):
         local = re.match(r"(?:reg|shared|posted) (\w+): (\w+)", text)

@@ -1,0 +1,10 @@
+/* needed.h: which iterations of a short loop want what a statement makes (needed.c). */
+#ifndef SN_PASSES_LOOPS_NEEDED_H
+#define SN_PASSES_LOOPS_NEEDED_H
+
+#include "passes/base/nest.h"
+
+/* Notes for each statement of the loop, by its id, in how many iterations something hangs on it. The loop has no regions inside. */
+void sn_needed_find(sn_notes *out, sn_pass_ctx *cx, sn_stmt loop);
+
+#endif
