@@ -496,6 +496,21 @@ static sn_status run_handler(sn_onnx *im, const sn_onnx_scope *scope, const sn_p
     return check_results(&c);
 }
 
+int64_t sn_onnx_opset(const sn_onnx_call *c) { return opset_of(c->scope, ""); }
+
+sn_status sn_onnx_as(sn_onnx_value *out, sn_onnx_call *c, const char *name, int64_t opset, const sn_onnx_value *in,
+                     uint32_t n_in) {
+    sn_onnx_call inner = *c;
+    inner.op = find_op(c->im, "", name, opset);
+    if (!inner.op) return sn_onnx_fail(c, "%s is not supported in opset %lld", name, (long long)opset);
+    inner.opset = opset;
+    inner.in = in, inner.n_in = n_in;
+    inner.out = out, inner.n_out = 1;
+    SN_TRY(inner.op->build(&inner));
+    c->read |= inner.read;
+    return c->m->env->status;
+}
+
 static sn_status run_op(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const sn_onnx_value *in,
                         bool all, sn_onnx_value *out, int64_t opset) {
     const char *domain = plain_domain(node->domain);

@@ -125,6 +125,12 @@ struct sn_onnx_op {
 /* Record a failure of the node: the reason alone; the importer adds operator and name. */
 sn_status sn_onnx_fail(sn_onnx_call *c, const char *format, ...) SN_PRINTF(2, 3);
 
+/* The opset of ONNX's own operators, where the call's operator is of another domain. */
+int64_t sn_onnx_opset(const sn_onnx_call *c);
+/* Result 0 of ONNX's operator `name` of that opset, of these operands, with the attributes of the call's node. */
+sn_status sn_onnx_as(sn_onnx_value *out, sn_onnx_call *c, const char *name, int64_t opset, const sn_onnx_value *in,
+                     uint32_t n_in);
+
 /* ---- operands ---- */
 
 /* Was operand k given? */

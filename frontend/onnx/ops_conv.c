@@ -205,9 +205,10 @@ sn_status sn_onnx_col2im(sn_onnx_call *c) {
 
 /* ---- integers ---- */
 
-/* Operands x and w as i32 less their zero points, those of w perhaps one for each channel of the result. */
-static sn_nd integers(sn_onnx_call *c, uint32_t x, uint32_t w, uint32_t x_zero, uint32_t w_zero) {
-    sn_nd image = sn_onnx_centred(c, x, x_zero, 1), weights = sn_onnx_centred(c, w, w_zero, 0);
+/* An image of centred elements with operand w, as i32 less its zero points, perhaps one for each channel of the
+ * result. */
+static sn_nd integers(sn_onnx_call *c, sn_nd image, uint32_t w, uint32_t w_zero) {
+    sn_nd weights = sn_onnx_centred(c, w, w_zero, 0);
     sn_onnx_window v;
     if (c->m->env->status != SN_OK || sn_onnx_window_read(&v, c, image, weights) != SN_OK ||
         sn_onnx_window_same(&v, c, image) != SN_OK)
@@ -215,13 +216,19 @@ static sn_nd integers(sn_onnx_call *c, uint32_t x, uint32_t w, uint32_t x_zero, 
     return convolve(c, image, weights, &v, sn_onnx_attr_int(c, "group", 1));
 }
 
-sn_status sn_onnx_conv_integer(sn_onnx_call *c) { return sn_onnx_done(c, integers(c, 0, 1, 2, 3)); }
+sn_status sn_onnx_conv_integer(sn_onnx_call *c) {
+    return sn_onnx_done(c, integers(c, sn_onnx_centred(c, 0, 2, 1), 1, 3));
+}
 
-/* x, its scale and zero point, those of w, those of y, bias. */
+/* x, its scale and zero point, those of w, those of y, bias. channels_last (of onnxruntime): x[N, D1, .., C], and y. */
 sn_status sn_onnx_qlinear_conv(sn_onnx_call *c) {
     sn_module *m = c->m;
-    sn_nd y = integers(c, 0, 3, 2, 5);
+    sn_nd x = sn_onnx_centred(c, 0, 2, 1);
+    uint32_t rank = sn_graph_type(m, x)->rank;
+    bool last = c->op->arg && sn_onnx_attr_int(c, "channels_last", 0) && rank > 2;
+    sn_nd y = integers(c, last ? sn_graph_move_axis(m, x, rank - 1, 1) : x, 3, 5);
     if (sn_onnx_has(c, 8)) y = add_bias(m, y, sn_onnx_in(c, 8));
     sn_onnx_scales s = {.a = 1, .b = 4, .y = 6, .zero = 7, .a_axis = 1, .b_axis = 1, .y_axis = 1};
-    return sn_onnx_done(c, sn_onnx_requantised(c, y, s));
+    y = sn_onnx_requantised(c, y, s);
+    return sn_onnx_done(c, last ? sn_graph_move_axis(m, y, 1, rank - 1) : y);
 }

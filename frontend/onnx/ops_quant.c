@@ -80,11 +80,14 @@ sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
 }
 
+/* A tensor that was quantised. */
+typedef struct quantised {
+    sn_nd x, scale, zero;
+} quantised;
+
 /* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). Zeros have the scale
  * 1. */
-sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
-    sn_module *m = c->m;
-    sn_nd x = sn_onnx_in(c, 0);
+static quantised by_range(sn_module *m, sn_nd x) {
     int64_t axes[SN_MAX_RANK];
     uint32_t n = sn_graph_type(m, x)->rank;
     for (uint32_t k = 0; k < n; k++) axes[k] = k;
@@ -94,19 +97,42 @@ sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
     scale = sn_graph_where(m, sn_graph_binary(m, SN_OP_EQ, high, low), sn_graph_number(m, scale, 1), scale);
     sn_nd zero = sn_graph_unary(m, SN_OP_NEG, quotient(m, low, scale));
     zero = rounded(m, zero, (sn_nd){0}, SN_U8);
-    sn_onnx_out(c, 1, scale);
-    sn_onnx_out(c, 2, zero);
-    return sn_onnx_done(c, rounded(m, quotient(m, x, scale), zero, SN_U8));
+    return (quantised){rounded(m, quotient(m, x, scale), zero, SN_U8), scale, zero};
+}
+
+sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
+    quantised q = by_range(c->m, sn_onnx_in(c, 0));
+    sn_onnx_out(c, 1, q.scale);
+    sn_onnx_out(c, 2, q.zero);
+    return sn_onnx_done(c, q.x);
+}
+
+sn_nd sn_onnx_real(sn_onnx_call *c, uint32_t x) {
+    sn_module *m = c->m;
+    sn_nd y = sn_onnx_centred(c, x, x + 2, 0);
+    sn_nd scale = along(m, sn_onnx_in(c, x + 1), sn_graph_type(m, y)->rank, 0);
+    return sn_graph_mul(m, sn_graph_cast(m, y, SN_F32), scale);
+}
+
+sn_nd sn_onnx_quantised(sn_onnx_call *c, sn_nd y, uint32_t scale, uint32_t like) {
+    sn_module *m = c->m;
+    uint32_t rank = sn_graph_type(m, y)->rank;
+    sn_nd zero = sn_onnx_has(c, scale + 1) ? along(m, sn_onnx_in(c, scale + 1), rank, 0) : (sn_nd){0};
+    sn_dtype t = sn_graph_type(m, zero.i ? zero : sn_onnx_in(c, like))->dtype;
+    if (!sn_is_integral(t)) sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
+    return rounded(m, quotient(m, y, along(m, sn_onnx_in(c, scale), rank, 0)), zero, t);
 }
 
 /* ---- products ---- */
 
+static sn_nd centred(sn_module *m, sn_nd x, sn_nd zero, uint32_t axis) {
+    x = sn_graph_cast(m, x, SN_I32);
+    if (!zero.i) return x;
+    return sn_graph_sub(m, x, along(m, sn_graph_cast(m, zero, SN_I32), sn_graph_type(m, x)->rank, axis));
+}
+
 sn_nd sn_onnx_centred(sn_onnx_call *c, uint32_t x, uint32_t zero, uint32_t axis) {
-    sn_module *m = c->m;
-    sn_nd y = sn_graph_cast(m, sn_onnx_in(c, x), SN_I32);
-    if (!sn_onnx_has(c, zero)) return y;
-    sn_nd z = along(m, sn_graph_cast(m, sn_onnx_in(c, zero), SN_I32), sn_graph_type(m, y)->rank, axis);
-    return sn_graph_sub(m, y, z);
+    return centred(c->m, sn_onnx_in(c, x), sn_onnx_has(c, zero) ? sn_onnx_in(c, zero) : (sn_nd){0}, axis);
 }
 
 sn_nd sn_onnx_requantised(sn_onnx_call *c, sn_nd sum, sn_onnx_scales s) {
@@ -145,4 +171,48 @@ sn_status sn_onnx_qlinear_matmul(sn_onnx_call *c) {
     uint32_t rank = sn_graph_type(c->m, sum)->rank, row = rank < 2 ? 0 : rank - 2;
     sn_onnx_scales s = {.a = 1, .b = 4, .y = 6, .zero = 7, .a_axis = row, .b_axis = rank ? rank - 1 : 0, .y_axis = row};
     return sn_onnx_done(c, sn_onnx_requantised(c, sum, s));
+}
+
+/* A sum of products of centred elements by both scales, plus the bias (where given): f32. The list of scales b runs
+ * along the columns. */
+static sn_status real_product(sn_onnx_call *c, sn_nd sum, sn_nd a, sn_nd b, uint32_t bias) {
+    sn_module *m = c->m;
+    uint32_t rank = sn_graph_type(m, sum)->rank;
+    SN_TRY(m->env->status);
+    sn_nd factor = sn_graph_mul(m, along(m, a, rank, 0), along(m, b, rank, rank ? rank - 1 : 0));
+    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), factor);
+    return sn_onnx_done(c, sn_onnx_has(c, bias) ? sn_graph_add(m, y, sn_onnx_in(c, bias)) : y);
+}
+
+/* a, b, their scales, their zero points, bias. */
+sn_status sn_onnx_matmul_integer_to_float(sn_onnx_call *c) {
+    return real_product(c, integer_product(c, 0, 1, 4, 5), sn_onnx_in(c, 2), sn_onnx_in(c, 3), 6);
+}
+
+/* a, which is quantised by its range; b, its scale and zero point; bias. */
+sn_status sn_onnx_dynamic_quantize_matmul(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    quantised a = by_range(m, sn_onnx_in(c, 0));
+    sn_nd b = sn_onnx_centred(c, 1, 3, column_axis(c, 1));
+    return real_product(c, sn_graph_matmul(m, centred(m, a.x, a.zero, 0), b), a.scale, sn_onnx_in(c, 2), 4);
+}
+
+/* alpha A' B' + C: a, its scale and zero point, those of b, C, scale and zero point of the result. C is in steps of
+ * both scales. Without a zero point the result is f32. */
+sn_status sn_onnx_qgemm(sn_onnx_call *c) {
+    static const int64_t transposed[] = {1, 0};
+    sn_module *m = c->m;
+    bool columns_first = sn_onnx_attr_int(c, "transB", 0);
+    sn_nd a = sn_onnx_centred(c, 0, 2, 0), b = sn_onnx_centred(c, 3, 5, columns_first ? 0 : 1);
+    if (sn_onnx_attr_int(c, "transA", 0)) a = sn_graph_permute(m, a, transposed, 2);
+    if (columns_first) b = sn_graph_permute(m, b, transposed, 2);
+    sn_nd sum = sn_graph_matmul(m, a, b);
+    if (sn_onnx_has(c, 6)) sum = sn_graph_add(m, sum, sn_onnx_in(c, 6));
+    sn_nd scale = sn_graph_with(m, SN_OP_MUL, sn_onnx_in(c, 1), sn_onnx_attr_float(c, "alpha", 1));
+    if (!sn_onnx_has(c, 8)) return real_product(c, sum, scale, sn_onnx_in(c, 4), c->n_in);
+    SN_TRY(m->env->status);
+    sn_nd factor = sn_graph_mul(m, along(m, scale, 2, 0), along(m, sn_onnx_in(c, 4), 2, 1));
+    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), quotient(m, factor, along(m, sn_onnx_in(c, 7), 2, 0)));
+    sn_nd zero = along(m, sn_onnx_in(c, 8), 2, 0);
+    return sn_onnx_done(c, rounded(m, y, zero, sn_graph_type(m, zero)->dtype));
 }

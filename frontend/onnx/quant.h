@@ -5,6 +5,12 @@
 
 #include "frontend/onnx/import.h"
 
+/* Operand x as f32: its scale and its zero point (where given), one number each, are the next operands. */
+sn_nd sn_onnx_real(sn_onnx_call *c, uint32_t x);
+/* y (f32) quantised by operand `scale` and the zero point behind it, in the dtype of that; without one of operand
+ * `like`. */
+sn_nd sn_onnx_quantised(sn_onnx_call *c, sn_nd y, uint32_t scale, uint32_t like);
+
 /* Operand x less its zero point (where given), as i32. A list of zero points runs along that axis of x. */
 sn_nd sn_onnx_centred(sn_onnx_call *c, uint32_t x, uint32_t zero, uint32_t axis);
 

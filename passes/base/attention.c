@@ -9,8 +9,9 @@
  * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns of v are
  * neighbours in memory. A statistic of a row (maximum, sum) may have any shape of the same elements before it is broadcast
  * again. q and k may have been multiplied by numbers, as exporters write the scale of the scores, each by its root: such
- * factors are found where the scores are, behind the first product. Everything is found from operands; names and layouts do
- * not count. What is not there: dropout of the weights, scores that somebody else reads.
+ * factors are found where the scores are, behind the first product. Products may differ in dtype, where one is of what the
+ * other one is of, converted exactly: softmax in f32 between halves. Everything is found from operands; names and layouts do
+ * not count. What is not there: dropout of the weights, scores that something else than an attention reads.
  */
 #include "passes/base/attention.h"
 
@@ -235,6 +236,35 @@ static int64_t distinct(const finder *f, sn_nd x) {
     return all / times;
 }
 
+/* What x is in memory, below views, factors and exact casts. */
+static sn_dtype held_as(const finder *f, sn_nd x) {
+    uint32_t of;
+    double factor;
+    for (const sn_node_rec *n = node(f, x);; n = node(f, x)) {
+        bool exact = n->op == SN_OP_CAST && sn_dtype_widens(node(f, n->in[0])->type.dtype, n->type.dtype);
+        if (is_scaled(f->m, x, &of, &factor)) x = n->in[of];
+        else if (exact || sn_ops[n->op].cls == SN_OPS_VIEW) x = n->in[0];
+        else return n->type.dtype;
+    }
+}
+
+/* One dtype for both products. The wider one, if the operands of the other become exact in it; but that of halves where
+ * operands of a first product in f32 are such halves in memory: it adds up the same. */
+static bool find_dtype(finder *f) {
+    sn_attention *at = f->at;
+    sn_nd q = node(f, at->first)->in[0], k = node(f, at->first)->in[1];
+    sn_dtype first = node(f, q)->type.dtype, v = node(f, node(f, at->product)->in[1])->type.dtype;
+    sn_precision precision = at->precision = sn_node_precision(f->m, at->product);
+    at->sizes.dtype = v;
+    at->widens = first != v && sn_compute_dtype(first) == v;
+    if (first != v && !at->widens && (held_as(f, q) != v || held_as(f, k) != v))
+        return refuse(f, "its operands have different dtypes");
+    /* Halves have fewer bits than any precision but the last one. */
+    bool fits = at->widens ? precision != SN_PRECISION_BF16 || first == SN_BF16
+                           : first != v || precision == sn_node_precision(f->m, at->first);
+    return fits ? true : refuse(f, "its products differ in precision");
+}
+
 static bool find_sizes(finder *f) {
     const sn_attention *at = f->at;
     const sn_node_rec *product = node(f, at->product), *first = node(f, at->first);
@@ -249,14 +279,9 @@ static bool find_sizes(finder *f) {
     int64_t groups = keys / s->depth / s->keys; /* of rows that meet other keys */
     if (!groups) return refuse(f, "keys or channels are the same ones again");
     s->shared = s->rows / groups;
-    s->dtype = q->dtype;
     bool once = size_at(f, &first->type, 1) == s->keys && count(f, at->first) == scores &&
                 count(f, at->product) == s->rows * s->width;
-    if (!once) return refuse(f, "scores would be computed more than once");
-    if (v->dtype != s->dtype) return refuse(f, "its operands have different dtypes");
-    if (sn_node_precision(f->m, at->product) != sn_node_precision(f->m, at->first))
-        return refuse(f, "its products differ in precision");
-    return true;
+    return once ? find_dtype(f) : refuse(f, "scores would be computed more than once");
 }
 
 /* ---- how operands lie ---- */
@@ -312,31 +337,44 @@ static bool lies_along(const finder *f, sn_nd x, uint32_t from_end) {
     return sn_ix_is_const(f->m, f->m->graph.inputs.at[n->input].stride[axis], &stride) && stride == 1;
 }
 
-static bool lie_along(finder *f) {
+static void find_misplaced(finder *f) {
     const sn_node_rec *first = node(f, f->at->first), *product = node(f, f->at->product);
-    bool all = lies_along(f, first->in[0], 1) && lies_along(f, first->in[1], 2) && lies_along(f, product->in[1], 1);
-    return all ? true : refuse(f, "channels or columns of an operand are no neighbours in memory");
+    if (!lies_along(f, first->in[0], 1)) f->at->misplaced |= SN_ATTENTION_Q;
+    if (!lies_along(f, first->in[1], 2)) f->at->misplaced |= SN_ATTENTION_K;
+    if (!lies_along(f, product->in[1], 1)) f->at->misplaced |= SN_ATTENTION_V;
 }
 
 /* ---- who reads it ---- */
 
-static bool is_alone(finder *f) {
-    const sn_graph_ir *g = &f->m->graph;
-    uint8_t *live = SN_NEWN(f->scratch, uint8_t, g->nodes.count);
-    sn_graph_live(f->m, live);
-    uint32_t of_weights = 0;
+/* May x read that as its operand k, where `that` is a member of the attention? */
+static bool reads_as_one(const sn_attention *at, sn_nd x, uint32_t k, sn_nd that) {
+    return at->is_member[that.i] && (at->is_member[x.i] || (sn_nd_eq(x, at->product) && k == 0));
+}
+
+static bool is_alone(uint32_t one, const bool *keep, const sn_attention *all, uint32_t n_all, const sn_module *m,
+                     const uint8_t *live) {
+    const sn_graph_ir *g = &m->graph;
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
-        const sn_node_rec *n = node(f, x);
-        if (!live[x.i] || f->mark[x.i] & MEMBER) continue;
-        for (uint32_t k = 0; k < n->n_in; k++) {
-            if (!(f->mark[n->in[k].i] & MEMBER)) continue;
-            if (!sn_nd_eq(x, f->at->product) || k) return refuse(f, "something else reads scores or weights");
-            of_weights++;
+        const sn_node_rec *n = sn_node_get(m, x);
+        for (uint32_t k = 0; live[x.i] && k < n->n_in; k++) {
+            bool fine = !all[one].is_member[n->in[k].i];
+            for (uint32_t i = 0; i < n_all && !fine; i++) fine = keep[i] && reads_as_one(&all[i], x, k, n->in[k]);
+            if (!fine) return false;
         }
     }
     for (uint32_t k = 0; k < g->outputs.n; k++)
-        if (f->mark[g->outputs.at[k].node.i] & MEMBER) return refuse(f, "scores or weights are an output");
-    return of_weights == 1;
+        if (all[one].is_member[g->outputs.at[k].node.i]) return false;
+    return true;
+}
+
+void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch) {
+    uint8_t *live = SN_NEWN(scratch, uint8_t, m->graph.nodes.count);
+    sn_graph_live(m, live);
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = 0; i < n; i++)
+            if (keep[i] && !is_alone(i, keep, at, n, m, live)) keep[i] = false, again = true;
+    }
 }
 
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x) {
@@ -346,8 +384,11 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
     if (n->op != SN_OP_MATMUL || !sn_is_float(n->type.dtype)) return false;
     f.mark = SN_NEWN(scratch, uint8_t, m->graph.nodes.count);
     *why_not = "the scores are of no product";
-    bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f) && lie_along(&f) && is_alone(&f);
+    bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f);
     for (uint32_t k = 0; k < 2 && found; k++) find_scaled(&f, node(&f, out->first)->in[k]);
+    if (found) find_misplaced(&f);
+    out->is_member = f.mark;
+    for (uint32_t k = 0; k < m->graph.nodes.count; k++) f.mark[k] = (f.mark[k] & MEMBER) != 0;
     if (f.why) *why_not = f.why;
     return found;
 }

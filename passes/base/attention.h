@@ -6,32 +6,44 @@
 
 #include "passes/base/pass.h"
 
-/* Sizes of an attention. A query row is one row of scores; those that meet the same keys share them. */
 /* Queries, of one product, that are worth a tile of a class of their own, or copies of operands. */
 enum { SN_ATTENTION_MANY = 32 };
 
+/* Operands of an attention. */
+enum { SN_ATTENTION_Q = 1, SN_ATTENTION_K = 2, SN_ATTENTION_V = 4, SN_ATTENTION_ALL = 7 };
+
+/* Sizes of an attention. A query row is one row of scores; those that meet the same keys share them. */
 typedef struct sn_attention_sizes {
     int64_t rows;         /* query rows, of all products together */
     int64_t queries;      /* of one product of q and k */
     int64_t shared;       /* query rows that meet the same keys: queries, times the heads of a group */
     int64_t keys;         /* the softmax is over them */
     int64_t depth, width; /* steps of q * k; columns of v */
-    sn_dtype dtype;       /* of q, k, v and the result */
+    sn_dtype dtype;       /* of q, k and v, what is narrower being converted exactly */
 } sn_attention_sizes;
 
 typedef struct sn_attention {
-    sn_nd product;      /* weights * v */
-    sn_nd first;        /* q * k */
-    sn_nd scores;       /* what the softmax is of: made of `first` element by element */
-    sn_nd quotient;     /* numerators over their sum: the weights, but for casts and views */
-    sn_nd_list members; /* all between the operands and `product`: nobody else reads them */
-    sn_nd_list scaled;  /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
+    sn_nd product;          /* weights * v */
+    sn_nd first;            /* q * k */
+    sn_nd scores;           /* what the softmax is of: made of `first` element by element */
+    sn_nd quotient;         /* numerators over their sum: the weights, but for casts and views */
+    sn_nd_list members;     /* all between the operands and `product` */
+    uint8_t *is_member;     /* by node */
+    sn_nd_list scaled;      /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
+    sn_precision precision; /* of `product` */
+    bool widens;            /* v is f32, q and k are halves: `first` is to be a product of f32, in that precision */
+    uint32_t
+        misplaced; /* operands, as SN_ATTENTION_*, whose channels or columns are no neighbours in memory: to be copied */
     sn_attention_sizes sizes;
 } sn_attention;
 
-/* Is x the second product of an attention? *why_not is set where it is a product and the answer is no. Sizes have to
- * be numbers. Linear in the nodes of the attention and those that read them. */
+/* Is x the second product of what is an attention if nobody else reads its members? *why_not is set where it is a
+ * product and the answer is no. Sizes have to be numbers. Linear in the nodes of the attention. */
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
+
+/* Clears keep[i] where members of at[i] are an output, or something reads them that is not the same thing in another one of
+ * those kept: attentions of the same q and k, with masks or v of their own, share scores. Each computes them for itself. */
+void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch);
 
 /* Operand x of a first product without the numbers that its elements are multiplied by or divided by, which go into
  * *scale; below views, too. x itself where there are none. */

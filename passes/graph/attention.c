@@ -56,10 +56,13 @@ sn_nd sn_marks_put(sn_pass_ctx *cx, sn_nd x) {
     uint32_t n_attrs = n->n_attrs;
     memcpy(attrs, n->attrs, n_attrs * sizeof *attrs);
     attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_ONLINE, .i = 1};
+    if (of >> SN_MARK_PRECISION) attrs[n_attrs++] = (sn_attr){.id = SN_ATTR_PRECISION, .i = of >> SN_MARK_PRECISION};
     for (uint32_t k = 0; k < 2 && of & SN_MARK_SCALE_BEHIND; k++) in[k] = sn_attention_unscaled(m, in[k], &scale);
+    for (uint32_t k = 0; k < 2 && of & SN_MARK_WIDEN; k++) in[k] = sn_graph_cast(m, in[k], SN_F32);
     if (of & SN_MARK_COPY_LEFT) in[0] = copied(m, in[0], false);
     if (of & (SN_MARK_COPY_RIGHT | SN_MARK_COPY_TURNED)) in[1] = copied(m, in[1], of & SN_MARK_COPY_TURNED);
-    return scaled(m, sn_graph_node(m, SN_OP_MATMUL, in, 2, attrs, n_attrs), scale);
+    sn_nd y = sn_graph_node(m, SN_OP_MATMUL, in, 2, attrs, n_attrs);
+    return sn_graph_cast(m, scaled(m, y, scale), n->type.dtype);
 }
 
 static const char *words(const sn_attention_answer *a) {
@@ -88,6 +91,49 @@ static sn_status takes(sn_attention_answer *out, sn_attention_answers *known, sn
     return SN_OK;
 }
 
+typedef struct found {
+    SN_VEC(sn_attention) all;
+    bool *keep;
+    uint32_t *copies;
+} found;
+
+static sn_status find_all(found *out, sn_pass_ctx *cx, const uint8_t *live) {
+    sn_module *m = cx->m;
+    sn_attention_answers known = {0};
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
+        sn_attention at;
+        const char *why_not;
+        if (!live[x.i] || sn_node_get(m, x)->op != SN_OP_MATMUL) continue;
+        if (sn_attention_find(&at, &why_not, m, cx->scratch, x)) SN_PUSH(cx->scratch, &out->all, at);
+    }
+    out->keep = SN_NEWN(cx->scratch, bool, out->all.n + 1);
+    out->copies = SN_NEWN(cx->scratch, uint32_t, out->all.n + 1);
+    memset(out->keep, 1, out->all.n);
+    sn_attention_keep_alone(out->keep, out->all.at, out->all.n, m, cx->scratch);
+    for (uint32_t i = 0; i < out->all.n; i++) {
+        sn_attention_answer answer;
+        if (!out->keep[i]) continue;
+        SN_TRY(takes(&answer, &known, cx, &out->all.at[i]));
+        out->keep[i] = answer.bound;
+        out->copies[i] = answer.copies;
+    }
+    return SN_OK;
+}
+
+/* Attentions that share a first product have to want the same of it; without one that is no nest, others are none. */
+static void agree(found *f, sn_pass_ctx *cx) {
+    for (uint32_t i = 0; i < f->all.n; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            const sn_attention *a = &f->all.at[i], *b = &f->all.at[k];
+            if (!f->keep[i] || !f->keep[k] || !sn_nd_eq(a->first, b->first)) continue;
+            uint32_t of_scores = SN_ATTENTION_Q | SN_ATTENTION_K;
+            bool same =
+                sn_mark_of_first(0, a) == sn_mark_of_first(0, b) && !((f->copies[i] ^ f->copies[k]) & of_scores);
+            f->keep[i] = f->keep[k] = same;
+        }
+    sn_attention_keep_alone(f->keep, f->all.at, f->all.n, cx->m, cx->scratch);
+}
+
 sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     uint32_t count = m->graph.nodes.count;
@@ -95,20 +141,17 @@ sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
     uint8_t *live = SN_NEWN(cx->scratch, uint8_t, count), *of = SN_NEWN(cx->scratch, uint8_t, count);
     uint8_t *marks = SN_NEWN(cx->scratch, uint8_t, count);
     sn_marks all = {.of = marks};
-    sn_attention_answers known = {0};
+    found f = {0};
     bool any = false;
     sn_graph_live(m, live);
-    for (sn_nd x = {1}; x.i < count; x.i++) {
-        sn_attention at;
-        sn_attention_answer answer;
-        const char *why_not;
-        bool is_product = live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL;
-        if (!is_product || !sn_attention_find(&at, &why_not, m, cx->scratch, x)) continue;
-        SN_TRY(takes(&answer, &known, cx, &at));
-        if (!answer.bound) continue;
+    SN_TRY(find_all(&f, cx, live));
+    agree(&f, cx);
+    for (uint32_t i = 0; i < f.all.n; i++) {
+        const sn_attention *at = &f.all.at[i];
+        if (!f.keep[i]) continue;
         any = true;
-        of[at.first.i] = sn_mark_of_first(answer.copies);
-        of[x.i] = sn_mark_of_product(answer.copies);
+        of[at->first.i] = sn_mark_of_first(f.copies[i], at);
+        of[at->product.i] = sn_mark_of_product(f.copies[i]);
     }
     for (sn_nd x = {1}; x.i < count; x.i++)
         if (live[x.i] && sn_node_get(m, x)->op == SN_OP_MATMUL) marks[all.n++] = of[x.i];

@@ -60,7 +60,7 @@ static bool is_attend(const sn_module *m) {
 }
 
 static sn_status schedule(bool *bound, sn_module **m, attempt *t, uint32_t copies) {
-    uint8_t of[] = {sn_mark_of_first(copies), sn_mark_of_product(copies)};
+    uint8_t of[] = {sn_mark_of_first(copies, t->at), sn_mark_of_product(copies)};
     sn_marks marks = {.of = of, .n = SN_COUNT(of)};
     sn_pass_ctx cx = *t->cx;
     bool changed;
@@ -97,10 +97,11 @@ static sn_status text_of(const char **out, attempt *t) {
 /* With all copies, then without each that is not needed. */
 static sn_status try_copies(sn_attention_answer *out, attempt *t) {
     bool bound;
-    SN_TRY(attempt_with(&out->bound, t, SN_COPY_ALL));
+    SN_TRY(attempt_with(&out->bound, t, SN_ATTENTION_ALL));
     if (!out->bound) return SN_OK;
-    out->copies = SN_COPY_ALL;
-    for (uint32_t copy = 1; copy < SN_COPY_ALL; copy *= 2) {
+    out->copies = SN_ATTENTION_ALL;
+    for (uint32_t copy = 1; copy < SN_ATTENTION_ALL; copy *= 2) {
+        if (t->at->misplaced & copy) continue;
         SN_TRY(attempt_with(&bound, t, out->copies & ~copy));
         if (bound) out->copies &= ~copy;
     }
@@ -117,7 +118,7 @@ sn_status sn_attention_try(sn_attention_answer *out, sn_attention_answers *known
     SN_TRY(text_of(&out->text, &t));
     for (uint32_t k = 0; k < known->n; k++)
         if (!strcmp(known->at[k].text, out->text)) return *out = known->at[k], SN_OK;
-    SN_TRY(attempt_with(&out->bound, &t, 0));
+    if (!at->misplaced) SN_TRY(attempt_with(&out->bound, &t, 0));
     if (!out->bound && may_copy) SN_TRY(try_copies(out, &t));
     SN_PUSH(cx->scratch, known, *out);
     return SN_OK;

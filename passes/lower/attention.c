@@ -16,6 +16,8 @@
  */
 #include "passes/lower/lower.h"
 
+#include <string.h>
+
 /* Whatever the index: these elements are asked for in place of the node's. */
 static void stand_for(sn_lower *lw, const sn_attention *at) {
     sn_nd x = sn_node_get(lw->m, at->product)->in[0];
@@ -25,13 +27,21 @@ static void stand_for(sn_lower *lw, const sn_attention *at) {
 }
 
 void sn_lower_find_attentions(sn_lower *lw) {
+    SN_VEC(sn_attention) all = {0};
     for (sn_nd x = {1}; x.i < lw->m->graph.nodes.count; x.i++) {
-        sn_attention *at;
+        sn_attention at;
         const char *why_not;
         if (!lw->nodes[x.i].live || !sn_node_int(lw->m, x, SN_ATTR_ONLINE, 0)) continue;
-        at = SN_NEW(lw->cx->scratch, sn_attention);
-        if (!sn_attention_find(at, &why_not, lw->m, lw->cx->scratch, x)) continue;
-        lw->nodes[x.i].attention = at;
+        if (!sn_attention_find(&at, &why_not, lw->m, lw->cx->scratch, x) || at.misplaced) continue;
+        SN_PUSH(lw->cx->scratch, &all, at);
+    }
+    bool *keep = SN_NEWN(lw->cx->scratch, bool, all.n + 1);
+    memset(keep, 1, all.n);
+    sn_attention_keep_alone(keep, all.at, all.n, lw->m, lw->cx->scratch);
+    for (uint32_t i = 0; i < all.n; i++) {
+        const sn_attention *at = &all.at[i];
+        if (!keep[i]) continue;
+        lw->nodes[at->product.i].attention = at;
         for (uint32_t k = 0; k < at->members.n; k++) lw->nodes[at->members.at[k].i].within = true;
         stand_for(lw, at);
     }

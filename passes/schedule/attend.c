@@ -179,6 +179,22 @@ static bool scores_know_no_column(const sn_attend *a) {
     return true;
 }
 
+/* Is the result rounded to halves before anything else, as that of a product of halves is? Of a product of f32 the weights have
+ * more bits, even if v is halves in memory. */
+static bool is_rounded(const sn_attend *a) {
+    const sn_stmt_rec *top = sn_stmt_get(a->m, a->c.top);
+    sn_val sum = sn_result(top, 3), quotient = {0};
+    for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        for (uint32_t i = 0; i < r->n_in; i++) {
+            if (sn_val_eq(r->in[i], sum) && r->op == SN_LOP_DIV && i == 0) quotient = r->result;
+            bool halves = r->op == SN_LOP_CAST && (r->dtype == SN_BF16 || r->dtype == SN_F16);
+            if (quotient.i && sn_val_eq(r->in[i], quotient) && !halves) return false;
+        }
+    }
+    return quotient.i;
+}
+
 static bool find_instruction(sn_attend *a, const char **why_not) {
     sn_stmt loads[] = {a->q, a->key, a->v};
     sn_dtype operand = sn_stmt_get(a->m, a->q)->dtype;
@@ -189,7 +205,8 @@ static bool find_instruction(sn_attend *a, const char **why_not) {
     }
     bool halves = (operand == SN_BF16 || operand == SN_F16) && a->c.dtype == SN_F32;
     a->mma = operand == SN_BF16 ? SN_MMA_WGMMA_BF16 : SN_MMA_WGMMA_F16;
-    return halves ? true : refuse(why_not, "there is no instruction for its dtypes");
+    if (!halves) return refuse(why_not, "there is no instruction for its dtypes");
+    return is_rounded(a) ? true : refuse(why_not, "its weights are f32");
 }
 
 /* What the value is made of up to the sum: loads that change along the keys. */

@@ -582,3 +582,35 @@ Test(onnx_read, operands_that_do_not_fit) {
     pb m = model_of(&g, 17);
     refused(&m, "1 x Det (opset 17)");
 }
+
+/* Operators of onnxruntime that are one of ONNX between others. */
+Test(onnx_read, quantised_operators_of_onnxruntime) {
+    pb softmax = node_of("QLinearSoftmax", "x x x x x", "y"), concat = node_of("QLinearConcat", "x x x x x x", "y");
+    pb add = node_of("QLinearAdd", "x x x x x x x", "y");
+    put_attr_int(&softmax, "opset", -5);
+    put_attr_int(&softmax, "axis", 0);
+    put_text(&softmax, NODE_DOMAIN, "com.microsoft");
+    put_text(&concat, NODE_DOMAIN, "com.microsoft");
+    put_text(&add, NODE_DOMAIN, "com.microsoft");
+    refused_node(softmax, "1", 0, 0, "Softmax is not supported in opset -5");
+    refused_node(concat, "1", 0, 0, "6 operands; scale, zero point, and three for each tensor are wanted");
+    refused_node(add, "1", 0, 0, "quantised elements of f32");
+}
+
+/* Products with weights of few bits. */
+static void refused_nbits(const char *operands, int64_t bits, int64_t block, const char *why) {
+    pb n = node_of("MatMulNBits", operands, "y");
+    put_text(&n, NODE_DOMAIN, "com.microsoft");
+    put_attr_int(&n, "N", 4);
+    put_attr_int(&n, "K", 32);
+    put_attr_int(&n, "bits", bits);
+    put_attr_int(&n, "block_size", block);
+    refused_node(n, "4 32", 0, 0, why);
+}
+
+Test(onnx_read, packed_weights_that_are_none) {
+    refused_nbits("x x x", 3, 16, "weights of 3 bits; 2, 4 and 8 are supported");
+    refused_nbits("x x x", 4, 1, "32 x 4 weights in blocks of 1");
+    refused_nbits("x x x - list", 4, 16, "blocks of columns in an order of their own (operand g_idx)");
+    refused_nbits("x x x", 4, 16, "reshape");
+}

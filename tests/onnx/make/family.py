@@ -41,9 +41,10 @@ def evaluate(model, feeds, oracle):
 
 
 class Node:
-    """A node with its operands: arrays, None where one is absent; `known`: numbers of those that are initializers."""
+    """A node with its operands: arrays, None where one is absent; `known`: numbers of those that are initializers;
+    `more`: attributes whose names are those of arguments here."""
 
-    def __init__(self, op, inputs, opset, outputs=1, known=(), domain="", **attributes):
+    def __init__(self, op, inputs, opset, outputs=1, known=(), domain="", more=None, **attributes):
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         names = ["" if a is None else f"x{k}" for k, a in enumerate(inputs)]
@@ -52,7 +53,7 @@ class Node:
         self.feeds = {n: a for k, n, a in present if k not in known}
         self.initializers = [numpy_helper.from_array(a, n) for k, n, a in present if k in known]
         self.outputs = [n for n in outputs if n]
-        self.node = helper.make_node(op, names, outputs, domain=domain, **attributes)
+        self.node = helper.make_node(op, names, outputs, domain=domain, **attributes, **(more or {}))
         self.opsets = (
             [helper.make_opsetid("", 17), helper.make_opsetid(domain, opset)]
             if domain

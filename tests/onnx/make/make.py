@@ -23,6 +23,7 @@ FAMILIES = [
     "matmul",
     "conv",
     "quantize",
+    "qlinear",
     "pool",
     "resize",
     "image",

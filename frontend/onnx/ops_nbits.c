@@ -1,0 +1,77 @@
+/* ops_nbits.c: MatMulNBits of onnxruntime (domain com.microsoft): a product with weights of few bits, in blocks along
+ * the rows that are added up:
+ *
+ *     b[N, blocks, bytes], several elements a byte, the low bits first;  scales[N, blocks];  zero points packed likewise
+ *     y[.., N] = a[.., K] * ((elements - zero point) * scale)[N, K]'
+ *
+ * The weights are constants, so that they are unpacked once, when the program is loaded.
+ */
+#include "frontend/onnx/import.h"
+#include "ir/index/ix.h"
+#include "ir/module.h"
+
+typedef struct packing {
+    int64_t rows, columns; /* N, K */
+    int64_t bits, block, blocks;
+} packing;
+
+static sn_status read_packing(packing *p, sn_onnx_call *c) {
+    enum { MOST = 1 << 28 };
+    *p = (packing){.rows = sn_onnx_attr_int(c, "N", 0), .columns = sn_onnx_attr_int(c, "K", 0)};
+    p->bits = sn_onnx_attr_int(c, "bits", 4);
+    p->block = sn_onnx_attr_int(c, "block_size", 0);
+    sn_onnx_attr_ignore(c, "accuracy_level"); /* less of it is allowed there */
+    if (p->bits != 2 && p->bits != 4 && p->bits != 8)
+        return sn_onnx_fail(c, "weights of %lld bits; 2, 4 and 8 are supported", (long long)p->bits);
+    bool sane =
+        p->rows > 0 && p->rows < MOST && p->columns > 0 && p->columns < MOST && p->block >= 8 && p->block < MOST;
+    if (!sane || p->block * p->bits % 8)
+        return sn_onnx_fail(c, "%lld x %lld weights in blocks of %lld", (long long)p->columns, (long long)p->rows,
+                            (long long)p->block);
+    p->blocks = (p->columns + p->block - 1) / p->block;
+    return SN_OK;
+}
+
+/* Bytes x[N, n] as N rows of the elements packed in them: i32[N, n * 8/bits]. */
+static sn_nd unpacked(sn_module *m, sn_nd x, const packing *p, int64_t n) {
+    int64_t last = 2, per_byte = 8 / p->bits;
+    sn_nd part[4], bytes = sn_graph_cast(m, sn_graph_reshape_to(m, x, (int64_t[]){p->rows, n}, 2), SN_I32);
+    for (int64_t k = 0; k < per_byte; k++) {
+        sn_nd above = sn_graph_with(m, SN_OP_FLOORDIV, bytes, (double)((int64_t)1 << (k * p->bits)));
+        sn_nd own = sn_graph_with(m, SN_OP_REM, above, (double)((int64_t)1 << p->bits));
+        part[k] = sn_graph_unsqueeze(m, own, &last, 1);
+    }
+    sn_nd all = sn_graph_concat(m, part, (uint32_t)per_byte, last);
+    return sn_graph_reshape_to(m, all, (int64_t[]){p->rows, n * per_byte}, 2);
+}
+
+/* Zero points for elements [N, blocks, block], f32. Without any the middle is meant. */
+static sn_nd zero_points(sn_onnx_call *c, const packing *p) {
+    sn_module *m = c->m;
+    if (!sn_onnx_has(c, 3)) return sn_graph_scalar(m, SN_F32, (double)((int64_t)1 << (p->bits - 1)));
+    sn_nd z = sn_onnx_in(c, 3);
+    bool packed = sn_is_integral(sn_graph_type(m, z)->dtype);
+    if (packed) z = sn_graph_slice(m, unpacked(m, z, p, (p->blocks * p->bits + 7) / 8), 1, 0, p->blocks, 1);
+    return sn_graph_reshape_to(m, sn_graph_cast(m, z, SN_F32), (int64_t[]){p->rows, p->blocks, 1}, 3);
+}
+
+/* a, b, scales, zero points, places of blocks, bias. */
+sn_status sn_onnx_matmul_nbits(sn_onnx_call *c) {
+    static const int64_t transposed[] = {1, 0};
+    sn_module *m = c->m;
+    packing p;
+    SN_TRY(read_packing(&p, c));
+    if (sn_onnx_has(c, 4)) return sn_onnx_fail(c, "blocks of columns in an order of their own (operand g_idx)");
+    sn_nd a = sn_onnx_in(c, 0), b = sn_onnx_in(c, 1);
+    sn_dtype t = sn_graph_type(m, a)->dtype;
+    SN_TRY(m->env->status);
+    int64_t shape[] = {p.rows, p.blocks, p.block}, flat[] = {p.rows, p.blocks * p.block};
+    b = sn_graph_reshape_to(m, unpacked(m, b, &p, p.blocks * p.block * p.bits / 8), shape, 3);
+    sn_nd scale =
+        sn_graph_reshape_to(m, sn_graph_cast(m, sn_onnx_in(c, 2), SN_F32), (int64_t[]){p.rows, p.blocks, 1}, 3);
+    sn_nd w = sn_graph_mul(m, sn_graph_sub(m, sn_graph_cast(m, b, SN_F32), zero_points(c, &p)), scale);
+    w = sn_graph_slice(m, sn_graph_reshape_to(m, sn_graph_cast(m, w, t), flat, 2), 1, 0, p.columns, 1);
+    sn_nd y = sn_graph_matmul(m, a, sn_graph_permute(m, w, transposed, 2));
+    if (sn_onnx_has(c, 5)) y = sn_graph_add(m, y, sn_onnx_in(c, 5));
+    return sn_onnx_done(c, y);
+}
