@@ -346,24 +346,38 @@ static void find_misplaced(finder *f) {
 
 /* ---- who reads it ---- */
 
-/* May x read that as its operand k, where `that` is a member of the attention? */
-static bool reads_as_one(const sn_attention *at, sn_nd x, uint32_t k, sn_nd that) {
-    return at->is_member[that.i] && (at->is_member[x.i] || (sn_nd_eq(x, at->product) && k == 0));
+/* Does the attention compute x, or the product that it is, from operand k as one of its own values? */
+static bool computes(const sn_attention *at, sn_nd x, uint32_t k) {
+    return at->is_member[x.i] || (sn_nd_eq(x, at->product) && k == 0);
 }
 
+/* May x read `that`, a member, as its operand k? Each of those kept that computes x has `that` as a member too, and one does. */
+static bool reads_alike(const bool *keep, const sn_attention *all, uint32_t n_all, sn_nd x, uint32_t k, sn_nd that) {
+    bool any = false;
+    for (uint32_t i = 0; i < n_all; i++) {
+        if (!keep[i] || !computes(&all[i], x, k)) continue;
+        if (!all[i].is_member[that.i]) return false;
+        any = true;
+    }
+    return any;
+}
+
+/* Nothing reads members of this one but what computes them again. Its weights are no scores of another one. */
 static bool is_alone(uint32_t one, const bool *keep, const sn_attention *all, uint32_t n_all, const sn_module *m,
                      const uint8_t *live) {
     const sn_graph_ir *g = &m->graph;
+    const uint8_t *member = all[one].is_member;
+    for (uint32_t i = 0; i < n_all; i++) {
+        bool has = keep[i] && all[i].is_member[all[one].quotient.i];
+        if (has && !sn_nd_eq(all[i].quotient, all[one].quotient)) return false;
+    }
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
-        for (uint32_t k = 0; live[x.i] && k < n->n_in; k++) {
-            bool fine = !all[one].is_member[n->in[k].i];
-            for (uint32_t i = 0; i < n_all && !fine; i++) fine = keep[i] && reads_as_one(&all[i], x, k, n->in[k]);
-            if (!fine) return false;
-        }
+        for (uint32_t k = 0; live[x.i] && k < n->n_in; k++)
+            if (member[n->in[k].i] && !reads_alike(keep, all, n_all, x, k, n->in[k])) return false;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++)
-        if (all[one].is_member[g->outputs.at[k].node.i]) return false;
+        if (member[g->outputs.at[k].node.i]) return false;
     return true;
 }
 

@@ -21,20 +21,34 @@ typedef struct needed {
     sn_axis ax;
     sn_ix at;        /* the iteration */
     sn_notes wanted; /* values, in it */
+    sn_notes known;  /* truths of tests, in it */
 } needed;
 
-static truth test(const needed *n, sn_val v) {
+static truth test(needed *n, sn_val v);
+
+static truth test_both(needed *n, const sn_stmt_rec *r) {
+    truth a = test(n, r->in[0]), b = test(n, r->in[1]);
+    return a == NO || b == NO ? NO : a == YES && b == YES ? YES : UNKNOWN;
+}
+
+static truth test_in(needed *n, const sn_stmt_rec *r) {
     sn_module *m = n->m;
-    const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, v)->def);
-    if (r->op == SN_LOP_AND && r->dtype == SN_BOOL) {
-        truth a = test(n, r->in[0]), b = test(n, r->in[1]);
-        return a == NO || b == NO ? NO : a == YES && b == YES ? YES : UNKNOWN;
-    }
-    if (r->op != SN_LOP_IN) return UNKNOWN;
     sn_ix e = sn_ix_subst(m, r->ix, &n->ax, &n->at, 1), bound = sn_ix_subst(m, r->bound, &n->ax, &n->at, 1);
     sn_range is = sn_ix_range(m, e), below = sn_ix_range(m, bound);
     if (sn_ix_in(m, e, bound)) return YES;
     return is.hi < 0 || is.lo >= below.hi ? NO : UNKNOWN;
+}
+
+/* Each test once, however many others are made of it. */
+static truth test(needed *n, sn_val v) {
+    const sn_stmt_rec *r = sn_stmt_get(n->m, sn_val_get(n->m, v)->def);
+    bool both = r->op == SN_LOP_AND && r->dtype == SN_BOOL;
+    uint64_t known;
+    if (!both && r->op != SN_LOP_IN) return UNKNOWN;
+    if (sn_notes_find(&n->known, v.i, &known)) return (truth)known;
+    truth t = both ? test_both(n, r) : test_in(n, r);
+    sn_notes_set(&n->known, v.i, t);
+    return t;
 }
 
 static void want(void *user, sn_ix atom) {
@@ -79,7 +93,11 @@ void sn_needed_find(sn_notes *out, sn_pass_ctx *cx, sn_stmt loop) {
     for (sn_stmt s = sn_stmt_get(m, loop)->first; s.i; s = sn_next(m, s)) SN_PUSH(cx->scratch, &all, s);
     uint32_t *times = SN_NEWN(cx->scratch, uint32_t, all.n + 1);
     for (int64_t i = 0; i < extent; i++) {
-        needed n = {.m = m, .ax = sn_stmt_axis(m, loop), .at = sn_ix_const(m, i), .wanted = {.arena = cx->scratch}};
+        needed n = {.m = m,
+                    .ax = sn_stmt_axis(m, loop),
+                    .at = sn_ix_const(m, i),
+                    .wanted = {.arena = cx->scratch},
+                    .known = {.arena = cx->scratch}};
         for (uint32_t k = all.n; k-- > 0;) times[k] += take(&n, sn_stmt_get(m, all.at[k]));
     }
     for (uint32_t k = 0; k < all.n; k++) sn_notes_set(out, all.at[k].i, times[k]);
