@@ -289,8 +289,10 @@ static void describe(bench_result *out, const sn_program *p, const bench *b) {
 static sn_status bench_graph(bench_result *out, const bench *b, const char *path) {
     sn_graph *g = NULL;
     sn_program *p = NULL;
+    sn_compile_options o = b->a.o;
+    if (tool_is_onnx(path)) o.n_dims = 0; /* a model takes them at its import */
     sn_status status = tool_load(&g, b->ctx, path, &b->a.dims, NULL);
-    if (status == SN_OK) status = sn_compile(&p, g, &b->a.o);
+    if (status == SN_OK) status = sn_compile(&p, g, &o);
     if (status == SN_OK) status = measure(out, p, b);
     if (status == SN_OK) describe(out, p, b);
     sn_program_destroy(p);

@@ -475,8 +475,10 @@ static sn_status run_function(sn_onnx *im, const sn_onnx_scope *scope, const sn_
 static sn_status run_handler(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node, const char *domain,
                              int64_t opset, const sn_onnx_value *in, bool all, sn_onnx_value *out) {
     const sn_onnx_op *op = find_op(im, domain, node->op_type, opset);
-    if (!op && sn_names_get(&im->ops, node->op_type) && !domain[0])
+    if (!op && find_op(im, domain, node->op_type, INT64_MAX))
         return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "the operator is not supported in opset %lld", (long long)opset);
+    if (!op && !domain[0] && find_op(im, "com.microsoft", node->op_type, INT64_MAX))
+        return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "the operator is one of domain com.microsoft");
     if (!op) return sn_fail(im->env, SN_ERROR_UNSUPPORTED, "the operator is not supported");
     if (!all) return SN_OK;
     sn_onnx_call c = {.im = im,

@@ -4,7 +4,8 @@
  *     b[N, blocks, bytes], several elements a byte, the low bits first;  scales[N, blocks];  zero points packed likewise
  *     y[.., N] = a[.., K] * ((elements - zero point) * scale)[N, K]'
  *
- * The weights are constants, so that they are unpacked once, when the program is loaded.
+ * The weights are constants, so that they are unpacked once, when the program is loaded: to a matrix of the dtype of a, which is 4 to 16
+ * times as large.
  */
 #include "frontend/onnx/import.h"
 #include "ir/index/ix.h"
@@ -17,9 +18,12 @@ typedef struct packing {
 
 static sn_status read_packing(packing *p, sn_onnx_call *c) {
     enum { MOST = 1 << 28 };
+    static const char *const needed[] = {"N", "K", "block_size"};
     *p = (packing){.rows = sn_onnx_attr_int(c, "N", 0), .columns = sn_onnx_attr_int(c, "K", 0)};
     p->bits = sn_onnx_attr_int(c, "bits", 4);
     p->block = sn_onnx_attr_int(c, "block_size", 0);
+    for (uint32_t k = 0; k < SN_COUNT(needed); k++)
+        if (!sn_onnx_has_attr(c, needed[k])) return sn_onnx_fail(c, "attribute %s is missing", needed[k]);
     sn_onnx_attr_ignore(c, "accuracy_level"); /* less of it is allowed there */
     if (p->bits != 2 && p->bits != 4 && p->bits != 8)
         return sn_onnx_fail(c, "weights of %lld bits; 2, 4 and 8 are supported", (long long)p->bits);
@@ -55,6 +59,29 @@ static sn_nd zero_points(sn_onnx_call *c, const packing *p) {
     return sn_graph_reshape_to(m, sn_graph_cast(m, z, SN_F32), (int64_t[]){p->rows, p->blocks, 1}, 3);
 }
 
+/* Operand k, in so many elements. */
+static sn_status check_size(sn_onnx_call *c, uint32_t k, const char *what, int64_t wanted) {
+    const sn_type *t = sn_graph_type(c->m, sn_onnx_in(c, k));
+    int64_t size;
+    if (!sn_ix_is_const(c->m, sn_ix_product(c->m, t->shape, t->rank), &size) || size != wanted)
+        return sn_onnx_fail(c, "%s of shape %s; %lld elements are wanted", what, sn_type_text(c->m, t),
+                            (long long)wanted);
+    return c->m->env->status;
+}
+
+static sn_status check_operands(sn_onnx_call *c, const packing *p) {
+    sn_dtype a = sn_graph_type(c->m, sn_onnx_in(c, 0))->dtype, b = sn_graph_type(c->m, sn_onnx_in(c, 1))->dtype;
+    if (!sn_is_float(a)) return sn_onnx_fail(c, "a product of %s; floats are wanted", sn_dtypes[a].name);
+    if (b != SN_U8) return sn_onnx_fail(c, "packed weights of %s; bytes (u8) are wanted", sn_dtypes[b].name);
+    SN_TRY(check_size(c, 1, "weights", p->rows * p->blocks * p->block * p->bits / 8));
+    SN_TRY(check_size(c, 2, "scales", p->rows * p->blocks));
+    if (!sn_onnx_has(c, 3)) return c->m->env->status;
+    sn_dtype z = sn_graph_type(c->m, sn_onnx_in(c, 3))->dtype;
+    if (z != SN_U8 && !sn_is_float(z))
+        return sn_onnx_fail(c, "zero points of %s; bytes or floats are wanted", sn_dtypes[z].name);
+    return check_size(c, 3, "zero points", p->rows * (z == SN_U8 ? (p->blocks * p->bits + 7) / 8 : p->blocks));
+}
+
 /* a, b, scales, zero points, places of blocks, bias. */
 sn_status sn_onnx_matmul_nbits(sn_onnx_call *c) {
     static const int64_t transposed[] = {1, 0};
@@ -64,7 +91,7 @@ sn_status sn_onnx_matmul_nbits(sn_onnx_call *c) {
     if (sn_onnx_has(c, 4)) return sn_onnx_fail(c, "blocks of columns in an order of their own (operand g_idx)");
     sn_nd a = sn_onnx_in(c, 0), b = sn_onnx_in(c, 1);
     sn_dtype t = sn_graph_type(m, a)->dtype;
-    SN_TRY(m->env->status);
+    SN_TRY(check_operands(c, &p));
     int64_t shape[] = {p.rows, p.blocks, p.block}, flat[] = {p.rows, p.blocks * p.block};
     b = sn_graph_reshape_to(m, unpacked(m, b, &p, p.blocks * p.block * p.bits / 8), shape, 3);
     sn_nd scale =

@@ -35,6 +35,34 @@ static sn_nd in_blocks(sn_onnx_call *c, sn_nd s, sn_nd x, uint32_t axis, int64_t
     return sn_graph_slice(m, sn_graph_reshape(m, s, flat.shape, flat.rank), axis, 0, size, 1);
 }
 
+/* Operand k, quantised elements or their zero point, as i32. */
+static sn_nd elements(sn_onnx_call *c, uint32_t k) {
+    sn_nd x = sn_onnx_in(c, k);
+    sn_dtype t = sn_graph_type(c->m, x)->dtype;
+    if (!sn_is_integral(t) || t == SN_BOOL || (sn_dtype_bytes(t) > 2 && t != SN_I32))
+        sn_onnx_fail(c, "operand %u has elements of %s; integers of 8 or 16 bits or i32 are wanted", k + 1,
+                     sn_dtypes[t].name);
+    return sn_graph_cast(c->m, x, SN_I32);
+}
+
+/* What is quantised like x. */
+static sn_dtype quantised_dtype(sn_onnx_call *c, sn_nd x) {
+    sn_dtype t = sn_graph_type(c->m, x)->dtype;
+    if (!sn_is_integral(t)) sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
+    return t;
+}
+
+/* Operand k, a scale or zero point of a whole tensor, as a number. */
+static sn_nd one_number(sn_onnx_call *c, uint32_t k) {
+    sn_module *m = c->m;
+    sn_nd s = sn_onnx_in(c, k);
+    const sn_type *t = sn_graph_type(m, s);
+    int64_t size = 1;
+    if (t->rank > 1 || (t->rank == 1 && (!sn_ix_is_const(m, t->shape[0], &size) || size != 1)))
+        sn_onnx_fail(c, "operand %u has shape %s; one number is wanted", k + 1, sn_type_text(m, t));
+    return along(m, s, 0, 0);
+}
+
 /* Operand k, a scale or zero point, in the shape in which it meets operand 0. */
 static sn_nd fitted(sn_onnx_call *c, uint32_t k) {
     sn_nd x = sn_onnx_in(c, 0), s = sn_onnx_in(c, k);
@@ -66,16 +94,16 @@ sn_status sn_onnx_quantize(sn_onnx_call *c) {
     sn_dtype t = SN_U8;
     sn_onnx_attr_ignore(c, "saturate"); /* of the 8-bit floats */
     if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
-    if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = sn_graph_type(m, zero)->dtype;
-    if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
+    if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = quantised_dtype(c, zero);
+    else if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
     x = quotient(m, x, scale);
     return sn_onnx_done(c, rounded(m, x, zero, t));
 }
 
 sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     sn_module *m = c->m;
-    sn_nd x = sn_graph_cast(m, sn_onnx_in(c, 0), SN_I32), scale = fitted(c, 1);
-    if (sn_onnx_has(c, 2)) x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
+    sn_nd x = elements(c, 0), scale = fitted(c, 1);
+    if (sn_onnx_has(c, 2)) elements(c, 2), x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
     sn_nd y = sn_graph_mul(m, sn_graph_cast(m, x, SN_F32), sn_graph_widen(m, scale));
     return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
 }
@@ -109,30 +137,25 @@ sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
 
 sn_nd sn_onnx_real(sn_onnx_call *c, uint32_t x) {
     sn_module *m = c->m;
-    sn_nd y = sn_onnx_centred(c, x, x + 2, 0);
-    sn_nd scale = along(m, sn_onnx_in(c, x + 1), sn_graph_type(m, y)->rank, 0);
-    return sn_graph_mul(m, sn_graph_cast(m, y, SN_F32), scale);
+    sn_nd y = elements(c, x);
+    if (sn_onnx_has(c, x + 2))
+        elements(c, x + 2), y = sn_graph_sub(m, y, sn_graph_cast(m, one_number(c, x + 2), SN_I32));
+    return sn_graph_mul(m, sn_graph_cast(m, y, SN_F32), one_number(c, x + 1));
 }
 
 sn_nd sn_onnx_quantised(sn_onnx_call *c, sn_nd y, uint32_t scale, uint32_t like) {
     sn_module *m = c->m;
-    uint32_t rank = sn_graph_type(m, y)->rank;
-    sn_nd zero = sn_onnx_has(c, scale + 1) ? along(m, sn_onnx_in(c, scale + 1), rank, 0) : (sn_nd){0};
-    sn_dtype t = sn_graph_type(m, zero.i ? zero : sn_onnx_in(c, like))->dtype;
-    if (!sn_is_integral(t)) sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
-    return rounded(m, quotient(m, y, along(m, sn_onnx_in(c, scale), rank, 0)), zero, t);
+    sn_nd zero = sn_onnx_has(c, scale + 1) ? one_number(c, scale + 1) : (sn_nd){0};
+    sn_dtype t = quantised_dtype(c, zero.i ? zero : sn_onnx_in(c, like));
+    return rounded(m, quotient(m, y, one_number(c, scale)), zero, t);
 }
 
 /* ---- products ---- */
 
-static sn_nd centred(sn_module *m, sn_nd x, sn_nd zero, uint32_t axis) {
-    x = sn_graph_cast(m, x, SN_I32);
-    if (!zero.i) return x;
-    return sn_graph_sub(m, x, along(m, sn_graph_cast(m, zero, SN_I32), sn_graph_type(m, x)->rank, axis));
-}
-
 sn_nd sn_onnx_centred(sn_onnx_call *c, uint32_t x, uint32_t zero, uint32_t axis) {
-    return centred(c->m, sn_onnx_in(c, x), sn_onnx_has(c, zero) ? sn_onnx_in(c, zero) : (sn_nd){0}, axis);
+    sn_nd y = elements(c, x);
+    if (!sn_onnx_has(c, zero)) return y;
+    return sn_graph_sub(c->m, y, along(c->m, elements(c, zero), sn_graph_type(c->m, y)->rank, axis));
 }
 
 sn_nd sn_onnx_requantised(sn_onnx_call *c, sn_nd sum, sn_onnx_scales s) {
@@ -143,7 +166,7 @@ sn_nd sn_onnx_requantised(sn_onnx_call *c, sn_nd sum, sn_onnx_scales s) {
     sn_nd factor = sn_graph_mul(m, along(m, a, rank, s.a_axis), along(m, b, rank, s.b_axis));
     factor = quotient(m, factor, along(m, y, rank, s.y_axis));
     sn_nd value = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), factor);
-    return rounded(m, value, along(m, zero, rank, s.y_axis), sn_graph_type(m, zero)->dtype);
+    return rounded(m, value, along(m, zero, rank, s.y_axis), quantised_dtype(c, zero));
 }
 
 /* Axes of rows and columns of a matrix; a vector has one. */
@@ -173,14 +196,17 @@ sn_status sn_onnx_qlinear_matmul(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_onnx_requantised(c, sum, s));
 }
 
-/* A sum of products of centred elements by both scales, plus the bias (where given): f32. The list of scales b runs
- * along the columns. */
+/* A sum of products of centred elements by both scales, in the dtype of those, plus the bias (where given). Lists of scales run
+ * along the rows of a and the columns of b. */
 static sn_status real_product(sn_onnx_call *c, sn_nd sum, sn_nd a, sn_nd b, uint32_t bias) {
     sn_module *m = c->m;
-    uint32_t rank = sn_graph_type(m, sum)->rank;
+    uint32_t rank = sn_graph_type(m, sum)->rank, row = rank < 2 ? 0 : rank - 2;
+    sn_dtype t = sn_graph_type(m, a)->dtype;
     SN_TRY(m->env->status);
-    sn_nd factor = sn_graph_mul(m, along(m, a, rank, 0), along(m, b, rank, rank ? rank - 1 : 0));
-    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), factor);
+    a = along(m, sn_graph_cast(m, a, SN_F32), rank, row);
+    b = along(m, sn_graph_cast(m, b, SN_F32), rank, rank ? rank - 1 : 0);
+    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), sn_graph_mul(m, a, b));
+    y = sn_graph_cast(m, y, t);
     return sn_onnx_done(c, sn_onnx_has(c, bias) ? sn_graph_add(m, y, sn_onnx_in(c, bias)) : y);
 }
 
@@ -194,25 +220,35 @@ sn_status sn_onnx_dynamic_quantize_matmul(sn_onnx_call *c) {
     sn_module *m = c->m;
     quantised a = by_range(m, sn_onnx_in(c, 0));
     sn_nd b = sn_onnx_centred(c, 1, 3, column_axis(c, 1));
-    return real_product(c, sn_graph_matmul(m, centred(m, a.x, a.zero, 0), b), a.scale, sn_onnx_in(c, 2), 4);
+    sn_nd x = sn_graph_sub(m, sn_graph_cast(m, a.x, SN_I32), sn_graph_cast(m, a.zero, SN_I32));
+    return real_product(c, sn_graph_matmul(m, x, b), a.scale, sn_onnx_in(c, 2), 4);
+}
+
+static sn_status check_rank(sn_onnx_call *c, uint32_t k, uint32_t least, uint32_t most) {
+    uint32_t rank = sn_graph_type(c->m, sn_onnx_in(c, k))->rank;
+    if (rank < least || rank > most) return sn_onnx_fail(c, "operand %u has rank %u; a matrix is wanted", k + 1, rank);
+    return c->m->env->status;
 }
 
 /* alpha A' B' + C: a, its scale and zero point, those of b, C, scale and zero point of the result. C is in steps of
- * both scales. Without a zero point the result is f32. */
+ * alpha times both scales. Without a zero point the result is f32. */
 sn_status sn_onnx_qgemm(sn_onnx_call *c) {
     static const int64_t transposed[] = {1, 0};
     sn_module *m = c->m;
     bool columns_first = sn_onnx_attr_int(c, "transB", 0);
+    SN_TRY(check_rank(c, 0, 2, 2));
+    SN_TRY(check_rank(c, 3, 2, 2));
+    if (sn_onnx_has(c, 6)) SN_TRY(check_rank(c, 6, 0, 2));
+    if (sn_onnx_has(c, 2)) one_number(c, 2);
     sn_nd a = sn_onnx_centred(c, 0, 2, 0), b = sn_onnx_centred(c, 3, 5, columns_first ? 0 : 1);
     if (sn_onnx_attr_int(c, "transA", 0)) a = sn_graph_permute(m, a, transposed, 2);
     if (columns_first) b = sn_graph_permute(m, b, transposed, 2);
     sn_nd sum = sn_graph_matmul(m, a, b);
     if (sn_onnx_has(c, 6)) sum = sn_graph_add(m, sum, sn_onnx_in(c, 6));
-    sn_nd scale = sn_graph_with(m, SN_OP_MUL, sn_onnx_in(c, 1), sn_onnx_attr_float(c, "alpha", 1));
+    sn_nd scale = sn_graph_with(m, SN_OP_MUL, one_number(c, 1), sn_onnx_attr_float(c, "alpha", 1));
     if (!sn_onnx_has(c, 8)) return real_product(c, sum, scale, sn_onnx_in(c, 4), c->n_in);
     SN_TRY(m->env->status);
-    sn_nd factor = sn_graph_mul(m, along(m, scale, 2, 0), along(m, sn_onnx_in(c, 4), 2, 1));
-    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), quotient(m, factor, along(m, sn_onnx_in(c, 7), 2, 0)));
-    sn_nd zero = along(m, sn_onnx_in(c, 8), 2, 0);
-    return sn_onnx_done(c, rounded(m, y, zero, sn_graph_type(m, zero)->dtype));
+    sn_nd factor = sn_graph_mul(m, scale, along(m, sn_onnx_in(c, 4), 2, 1)), zero = one_number(c, 8);
+    sn_nd y = sn_graph_mul(m, sn_graph_cast(m, sum, SN_F32), quotient(m, factor, one_number(c, 7)));
+    return sn_onnx_done(c, rounded(m, y, zero, quantised_dtype(c, zero)));
 }

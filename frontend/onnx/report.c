@@ -113,7 +113,9 @@ void sn_onnx_report_put(sn_text *t, const sn_onnx *im, const char *what, bool cs
         sn_text_printf(t, "%s: all %u nodes are supported\n", what, count_nodes(im));
         return;
     }
-    sn_text_printf(t, "%s: %u problems with its %u nodes\n", what, im->problems.n, count_nodes(im));
+    uint32_t n = count_nodes(im);
+    sn_text_printf(t, "%s: %u problem%s with its %u node%s\n", what, im->problems.n, im->problems.n == 1 ? "" : "s", n,
+                   n == 1 ? "" : "s");
     for (uint32_t k = 0; k < gs.n; k++) {
         sn_text_put(t, "  ");
         put_group(t, &gs.at[k]);

@@ -524,10 +524,11 @@ Test(onnx_read, windows_that_are_too_large) {
     refused(&m, "Conv (opset 17): a convolution over 5 axes; at most 4");
 }
 
-/* One node on x of a few or very many elements, and on constant n. */
+/* One node on x of a few or very many elements, bytes b of as many, and constant n. */
 static void refused_node(pb node, const char *dims, int64_t n0, int64_t n1, const char *why) {
     pb g = {0};
     put_value(&g, GRAPH_INPUT, "x", F32, dims);
+    put_value(&g, GRAPH_INPUT, "b", U8, dims);
     put_i64s(&g, "n", "", &n0, 1);
     put_i64s(&g, "list", "2", (int64_t[]){n0, n1}, 2);
     put_message(&g, GRAPH_NODE, &node);
@@ -585,16 +586,23 @@ Test(onnx_read, operands_that_do_not_fit) {
 
 /* Operators of onnxruntime that are one of ONNX between others. */
 Test(onnx_read, quantised_operators_of_onnxruntime) {
-    pb softmax = node_of("QLinearSoftmax", "x x x x x", "y"), concat = node_of("QLinearConcat", "x x x x x x", "y");
-    pb add = node_of("QLinearAdd", "x x x x x x x", "y");
+    pb softmax = node_of("QLinearSoftmax", "b x b x b", "y"), concat = node_of("QLinearConcat", "x x x x x x", "y");
+    pb add = node_of("QLinearAdd", "x x x x x x x", "y"), mul = node_of("QLinearMul", "b x b b x b x b", "y");
+    pb gemm = node_of("QGemm", "b x b b x b", "y"), plain = node_of("QLinearAdd", "b x b b x b x b", "y");
     put_attr_int(&softmax, "opset", -5);
     put_attr_int(&softmax, "axis", 0);
     put_text(&softmax, NODE_DOMAIN, "com.microsoft");
     put_text(&concat, NODE_DOMAIN, "com.microsoft");
     put_text(&add, NODE_DOMAIN, "com.microsoft");
+    put_text(&mul, NODE_DOMAIN, "com.microsoft");
+    put_text(&gemm, NODE_DOMAIN, "com.microsoft");
     refused_node(softmax, "1", 0, 0, "Softmax is not supported in opset -5");
     refused_node(concat, "1", 0, 0, "6 operands; scale, zero point, and three for each tensor are wanted");
-    refused_node(add, "1", 0, 0, "quantised elements of f32");
+    refused_node(add, "1", 0, 0, "operand 1 has elements of f32; integers of 8 or 16 bits or i32 are wanted");
+    refused_node(mul, "2", 0, 0, "operand 3 has shape u8[2]; one number is wanted");
+    refused_node(gemm, "2 3 4", 0, 0, "operand 1 has rank 3; a matrix is wanted");
+    refused_node(plain, "1", 0, 0, "the operator is one of domain com.microsoft");
+    refused_node(node_of("DequantizeLinear", "x x", "y"), "1", 0, 0, "operand 1 has elements of f32");
 }
 
 /* Products with weights of few bits. */
@@ -612,5 +620,5 @@ Test(onnx_read, packed_weights_that_are_none) {
     refused_nbits("x x x", 3, 16, "weights of 3 bits; 2, 4 and 8 are supported");
     refused_nbits("x x x", 4, 1, "32 x 4 weights in blocks of 1");
     refused_nbits("x x x - list", 4, 16, "blocks of columns in an order of their own (operand g_idx)");
-    refused_nbits("x x x", 4, 16, "reshape");
+    refused_nbits("x x x", 4, 16, "packed weights of f32; bytes (u8) are wanted");
 }
