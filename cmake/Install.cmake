@@ -1,5 +1,5 @@
 # Installation: libraries, the tool, public headers, documents and examples, a CMake package (Sinter::sinter, Sinter::rt) and
-# sinter.pc.
+# sinter.pc and sinter-rt.pc.
 include(CMakePackageConfigHelpers)
 
 set_target_properties(sinter PROPERTIES EXPORT_NAME sinter)
@@ -30,7 +30,9 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/cmake/SinterConfigVersion.c
 install(FILES ${CMAKE_BINARY_DIR}/cmake/SinterConfig.cmake ${CMAKE_BINARY_DIR}/cmake/SinterConfigVersion.cmake
         DESTINATION ${package_folder})
 
-# sinter.pc finds everything from where it lies, so that an installed tree can be moved.
+# They find everything from where they lie, so that an installed tree can be moved.
 file(RELATIVE_PATH pc_to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
-configure_file(cmake/sinter.pc.in ${CMAKE_BINARY_DIR}/cmake/sinter.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/cmake/sinter.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(pc_name sinter sinter-rt)
+  configure_file(cmake/sinter.pc.in ${CMAKE_BINARY_DIR}/cmake/${pc_name}.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/cmake/${pc_name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SHOWN = 8 }; /* elements of a tensor that are printed unless all are wanted */
 
@@ -263,6 +264,7 @@ sn_status tool_print_tensor(const char *name, const sn_tensor *t, bool all) {
 
 sn_status tool_save(const char *dir, const char *name, const sn_tensor *t) {
     char path[4096];
+    mkdir(dir, 0777); /* where that fails, saving says why */
     if (snprintf(path, sizeof path, "%s/%s.npy", dir, name) >= (int)sizeof path)
         return sn_fail(&t->ctx->env, SN_ERROR_FILE, "--output-dir: the path of %s.npy is too long", name);
     return sn_tensor_save_npy(t, path);

@@ -6,9 +6,10 @@
  * Pixels, coordinates of points, small matrices: a vector along such a row has room for several of them and goes through one; and what
  * rows choose by the channel (a concatenation of channels) is computed for all of them. Written out, channels are vectors of rows, which
  * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, what channels share is computed once, and so is
- * what one of them alone wants (needed.c). Elements of constants are numbers then.
+ * what one of them alone wants (needed.c). Elements of constants that no kernel has in memory are numbers then.
  *
- * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
+ * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs; a constant that callers can
+ * replace later (sn_program_set_constant) is in memory for all kernels or for none. Not done where every access walks
  * rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class window), where class contract has vectors of
  * columns, and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
  * Cost: linear in what is written.
