@@ -2,7 +2,7 @@
  *
  * Under a vector axis an access whose offset is lane (or -lane) + a multiple of the piece becomes vector accesses (of
  * at most 16 bytes on a GPU); one that does not depend on the lane is a scalar; anything else is one scalar access a
- * lane. A masked load reads element 0 where the mask does not hold (that address is always good) and selects, so that
+ * lane, or on the CPU whole vectors of what lies between (apart.c) and one instruction for places that lanes look up. A masked load reads element 0 where the mask does not hold (that address is always good) and selects, so that
  * no branch separates the loads of a kernel. The CPU has vector accesses of the lanes that hold. Where the lanes of a vector that may be loaded answer differently (the
  * ends of a row that vectors do not divide), it is loaded whole and selected from, unless it reaches over the end of
  * the buffer. A store outside a block axis runs on thread 0 of that axis. Relies on index.c for offsets. Register
@@ -210,7 +210,7 @@ static uint32_t alignment(const access *a, uint32_t piece, bool gpu) {
 /* ---- vectors of which the CPU accesses the lanes that hold ---- */
 
 static bool takes_masks(const sn_gen *g, const access *a) {
-    bool short_too = g->em.cg->target->avx512; /* a machine with masks of them has some for bytes and halves */
+    bool short_too = g->em.cg->target->avx512; /* of bytes and halves, too */
     return !g->gpu && g->lanes > 1 && a->piece == g->lanes && !a->reversed &&
            (short_too || sn_dtype_bytes(a->b->dtype) >= 4);
 }
@@ -329,7 +329,7 @@ static void find_neighbours(int64_t *before, int64_t *behind, sn_gen *g, const a
 
 /* Parts that several loads have in common are one. */
 static lv load_between(sn_gen *g, const access *a) {
-    lv parts[SN_MOST_APART + 1];
+    lv parts[SN_MOST_APART];
     int64_t lanes = g->lanes, before, behind;
     find_neighbours(&before, &behind, g, a);
     int64_t size = before + (lanes - 1) * a->step + 1 + behind, n = parts_of(size, lanes);

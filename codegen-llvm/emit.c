@@ -60,7 +60,6 @@ lv sn_em_choose(sn_em *em, lv c, lv x, lv y) {
     bool bytes = is_vector(xy[0]) && sn_em_elem(xy[0]) == em->cg->i8 && lanes % WORD == 0;
     if (em->cg->target->is_gpu && !is_vector(c) && bytes) {
         LLVMTypeRef words = lanes > WORD ? LLVMVectorType(em->cg->i32, lanes / WORD) : em->cg->i32;
-        if (LLVMIsAConstantInt(c)) return LLVMConstIntGetZExtValue(c) ? xy[0] : xy[1];
         lv chosen = em_select(em, c, em_bitcast(em, xy[0], words), em_bitcast(em, xy[1], words));
         return em_bitcast(em, chosen, LLVMTypeOf(xy[0]));
     }
@@ -151,20 +150,23 @@ static bool is_known_number(sn_em *em, lv x) {
     return nan && LLVMIsConstant(nan) && LLVMIsNull(nan);
 }
 
+static lv zeros_alike(lv x) {
+    if (LLVMIsAInstruction(x)) LLVMSetFastMathFlags(x, LLVMGetFastMathFlags(x) | LLVMFastMathNoSignedZeros);
+    return x;
+}
+
 /* Of the CPU: its instruction gives the second operand where either is nan, or both are alike, zeros of either sign among them. LLVM
  * adds what nan in the first one takes, but for the zeros only where they may not be taken for each other. */
-static lv extreme_of_cpu(sn_em *em, lv x, lv y, const char *intrinsic, LLVMRealPredicate no_worse) {
-    if (is_known_number(em, y)) return em_select(em, em_fcmp(em, no_worse, y, x), y, x);
-    lv z = em_call2(em, intrinsic, x, y);
-    if (LLVMIsAInstruction(z)) LLVMSetFastMathFlags(z, LLVMGetFastMathFlags(z) | LLVMFastMathNoSignedZeros);
-    return z;
+static lv extreme_of_cpu(sn_em *em, lv x, lv y, const char *intrinsic, LLVMRealPredicate wins) {
+    if (!is_known_number(em, y)) return zeros_alike(em_call2(em, intrinsic, x, y));
+    return zeros_alike(em_select(em, zeros_alike(em_fcmp(em, wins, y, x)), y, x));
 }
 
 /* min.NaN and max.NaN exist on f32 from sm_80 on. Elsewhere: x where it wins or is nan. */
 static lv extreme(sn_em *em, lv x, lv y, const char *intrinsic, LLVMRealPredicate wins) {
     const sn_target *t = em->cg->target;
     if (t->is_gpu && t->sm >= 80 && !sn_em_is64(x)) return em_call2(em, intrinsic, x, y);
-    if (!t->is_gpu) return extreme_of_cpu(em, x, y, intrinsic, wins == LLVMRealOGT ? LLVMRealOGE : LLVMRealOLE);
+    if (!t->is_gpu) return extreme_of_cpu(em, x, y, intrinsic, wins);
     lv keep = em_or(em, em_fcmp(em, wins, x, y), em_fcmp(em, LLVMRealUNO, x, x));
     return em_select(em, keep, x, y);
 }

@@ -72,8 +72,9 @@ lv sn_em_function(sn_em *em, const char *name, LLVMTypeRef type, void (*body)(sn
 
 /* ---- one instruction each, or none where a test is a constant ---- */
 static inline bool em_is(lv test, bool answer) {
-    return LLVMIsAConstantInt(test) && LLVMGetIntTypeWidth(LLVMTypeOf(test)) == 1 &&
-           LLVMConstIntGetZExtValue(test) == answer;
+    LLVMTypeRef t = LLVMTypeOf(test);
+    bool is_bit = LLVMGetTypeKind(t) == LLVMIntegerTypeKind && LLVMGetIntTypeWidth(t) == 1;
+    return is_bit && LLVMIsAConstantInt(test) && LLVMConstIntGetZExtValue(test) == answer;
 }
 static inline lv em_contract(lv x) {
     if (LLVMCanValueUseFastMathFlags(x)) LLVMSetFastMathFlags(x, LLVMFastMathAllowContract);

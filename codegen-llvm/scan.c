@@ -3,7 +3,8 @@
  * The state of an accum is a variable of the thread, reset before the outermost loop of its position: LLVM turns it
  * into registers. One execution takes in as many elements as lanes and threads count in the position:
  *
- *     lanes      running combination, lane by lane; on the CPU for all of them at once, in steps of 1, 2, 4, ..
+ *     lanes      running combination, lane by lane; on the CPU for all of them at once, in steps of 1, 2, 4, .., where nobody sees
+ *                in which groups elements are combined
  *     threads    what the lanes of the threads before it come to (block.c), in one fixed order
  *     state      is combined in last, and grows by what all threads came to: every thread has the same one
  *
@@ -257,6 +258,13 @@ static lv moved_up(sn_gen *g, const sn_stmt_rec *s, lv x, uint32_t by) {
     return LLVMBuildShuffleVector(g->em.b, none, x, LLVMConstVector(from, lanes), "");
 }
 
+/* Sums and products of floats may leave the range of their dtype in one grouping and not in another. */
+static bool groups_freely(const sn_stmt_rec *s) {
+    bool extreme = s->combs[0] == SN_COMB_MAX || s->combs[0] == SN_COMB_MIN || s->combs[0] == SN_COMB_ANY ||
+                   s->combs[0] == SN_COMB_ALL;
+    return extreme || !sn_is_float(s->dtype);
+}
+
 /* The lanes of the CPU, where no threads count: as many steps as their number has digits. */
 static void step_lanes(sn_gen *g, const sn_stmt_rec *s, lv x) {
     sn_em *em = &g->em;
@@ -266,7 +274,6 @@ static void step_lanes(sn_gen *g, const sn_stmt_rec *s, lv x) {
     state base = load_state(g, s, LLVMTypeOf(all));
     grow_state(g, s, base, all);
     if (s->exclusive) x = moved_up(g, s, x, 1);
-    if (base.lost) x = em_add(em, sn_em_splat(em, base.lost, lanes), x);
     g->vals[s->result.i] = combine(g, s, sn_em_splat(em, base.sum, lanes), x);
 }
 
@@ -319,7 +326,7 @@ void sn_gen_accum(sn_gen *g, sn_stmt_rec *s) {
     }
     SN_ASSERT(g->prefixes[s->result.i]);
     x = sn_em_splat(em, x, lanes);
-    if (!g->gpu) {
+    if (!g->gpu && groups_freely(s)) {
         step_lanes(g, s, x);
         return;
     }

@@ -11,7 +11,7 @@ void sn_target_host(sn_target *out, uint32_t threads) {
     char *features = LLVMGetHostCPUFeatures();
     bool avx512 = strstr(features, "+avx512f"), neon = strstr(features, "+neon");
     uint32_t bytes = avx512 ? 64 : strstr(features, "+avx2") ? 32 : 16;
-    bool short_too = strstr(features, "+avx512vl");
+    bool short_too = strstr(features, "+avx512vl") && strstr(features, "+avx512bw");
     LLVMDisposeMessage(features);
     *out = (sn_target){
         .is_gpu = false,

@@ -346,49 +346,81 @@ static void find_misplaced(finder *f) {
 
 /* ---- who reads it ---- */
 
-/* Does the attention compute x, or the product that it is, from operand k as one of its own values? */
-static bool computes(const sn_attention *at, sn_nd x, uint32_t k) {
-    return at->is_member[x.i] || (sn_nd_eq(x, at->product) && k == 0);
+/* Attentions by the nodes that they compute: at[first[x]] .. at[first[x + 1]] have x as a member or as their product. */
+typedef struct sharers {
+    const sn_attention *all;
+    bool *keep;
+    uint32_t *first, *at;
+} sharers;
+
+static void find_sharers(sharers *sh, uint32_t n, const sn_module *m, sn_arena *scratch) {
+    uint32_t count = m->graph.nodes.count, sum = 0;
+    sh->first = SN_NEWN(scratch, uint32_t, count + 2);
+    for (uint32_t i = 0; i < n; i++) {
+        sh->first[sh->all[i].product.i + 1]++;
+        for (uint32_t k = 0; k < sh->all[i].members.n; k++) sh->first[sh->all[i].members.at[k].i + 1]++;
+    }
+    for (uint32_t x = 0; x <= count; x++) sum = sh->first[x + 1] += sum;
+    uint32_t *next = SN_NEWN(scratch, uint32_t, count + 1);
+    sh->at = SN_NEWN(scratch, uint32_t, sum + 1);
+    memcpy(next, sh->first, count * sizeof *next);
+    for (uint32_t i = 0; i < n; i++) {
+        sh->at[next[sh->all[i].product.i]++] = i;
+        for (uint32_t k = 0; k < sh->all[i].members.n; k++) sh->at[next[sh->all[i].members.at[k].i]++] = i;
+    }
 }
 
-/* May x read `that`, a member, as its operand k? Each of those kept that computes x has `that` as a member too, and one does. */
-static bool reads_alike(const bool *keep, const sn_attention *all, uint32_t n_all, sn_nd x, uint32_t k, sn_nd that) {
+static bool has(const sharers *sh, uint32_t i, sn_nd x) { return sh->keep[i] && sh->all[i].is_member[x.i]; }
+
+/* May x read `that` as its operand k? Each attention that computes x has `that` as a member too, and one does. */
+static bool reads_alike(const sharers *sh, sn_nd x, uint32_t k, sn_nd that) {
     bool any = false;
-    for (uint32_t i = 0; i < n_all; i++) {
-        if (!keep[i] || !computes(&all[i], x, k)) continue;
-        if (!all[i].is_member[that.i]) return false;
-        any = true;
+    for (uint32_t s = sh->first[x.i]; s < sh->first[x.i + 1]; s++) {
+        uint32_t i = sh->at[s];
+        bool computes = has(sh, i, x) || (sh->keep[i] && sn_nd_eq(x, sh->all[i].product) && k == 0);
+        if (computes && !has(sh, i, that)) return false;
+        any |= computes;
     }
     return any;
 }
 
-/* Nothing reads members of this one but what computes them again. Its weights are no scores of another one. */
-static bool is_alone(uint32_t one, const bool *keep, const sn_attention *all, uint32_t n_all, const sn_module *m,
-                     const uint8_t *live) {
-    const sn_graph_ir *g = &m->graph;
-    const uint8_t *member = all[one].is_member;
-    for (uint32_t i = 0; i < n_all; i++) {
-        bool has = keep[i] && all[i].is_member[all[one].quotient.i];
-        if (has && !sn_nd_eq(all[i].quotient, all[one].quotient)) return false;
+/* All that have x as a member, but those whose weights it is, if so asked. */
+static bool drop(sharers *sh, sn_nd x, bool but_own) {
+    bool any = false;
+    for (uint32_t s = sh->first[x.i]; s < sh->first[x.i + 1]; s++) {
+        uint32_t i = sh->at[s];
+        if (!has(sh, i, x) || (but_own && sn_nd_eq(sh->all[i].quotient, x))) continue;
+        sh->keep[i] = false, any = true;
     }
-    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
+    return any;
+}
+
+static bool is_shared(const sharers *sh, sn_nd x) {
+    for (uint32_t s = sh->first[x.i]; s < sh->first[x.i + 1]; s++)
+        if (has(sh, sh->at[s], x)) return true;
+    return false;
+}
+
+static bool drop_read(sharers *sh, const sn_module *m, const uint8_t *live) {
+    bool any = false;
+    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         for (uint32_t k = 0; live[x.i] && k < n->n_in; k++)
-            if (member[n->in[k].i] && !reads_alike(keep, all, n_all, x, k, n->in[k])) return false;
+            if (is_shared(sh, n->in[k]) && !reads_alike(sh, x, k, n->in[k])) any |= drop(sh, n->in[k], false);
     }
-    for (uint32_t k = 0; k < g->outputs.n; k++)
-        if (member[g->outputs.at[k].node.i]) return false;
-    return true;
+    return any;
 }
 
 void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch) {
-    uint8_t *live = SN_NEWN(scratch, uint8_t, m->graph.nodes.count);
+    const sn_graph_ir *g = &m->graph;
+    sharers sh = {.all = at, .keep = keep};
+    uint8_t *live = SN_NEWN(scratch, uint8_t, g->nodes.count);
     sn_graph_live(m, live);
-    for (bool again = true; again;) {
-        again = false;
-        for (uint32_t i = 0; i < n; i++)
-            if (keep[i] && !is_alone(i, keep, at, n, m, live)) keep[i] = false, again = true;
-    }
+    find_sharers(&sh, n, m, scratch);
+    for (uint32_t i = 0; i < n; i++) /* weights are no scores */
+        if (keep[i]) drop(&sh, at[i].quotient, true);
+    for (uint32_t k = 0; k < g->outputs.n; k++) drop(&sh, g->outputs.at[k].node, false);
+    while (drop_read(&sh, m, live)) {}
 }
 
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x) {
@@ -402,7 +434,7 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
     for (uint32_t k = 0; k < 2 && found; k++) find_scaled(&f, node(&f, out->first)->in[k]);
     if (found) find_misplaced(&f);
     out->is_member = f.mark;
-    for (uint32_t k = 0; k < m->graph.nodes.count; k++) f.mark[k] = (f.mark[k] & MEMBER) != 0;
+    for (uint32_t k = 0; found && k < m->graph.nodes.count; k++) f.mark[k] = (f.mark[k] & MEMBER) != 0;
     if (f.why) *why_not = f.why;
     return found;
 }

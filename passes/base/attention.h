@@ -38,11 +38,12 @@ typedef struct sn_attention {
 } sn_attention;
 
 /* Is x the second product of what is an attention if nobody else reads its members? *why_not is set where it is a
- * product and the answer is no. Sizes have to be numbers. Linear in the nodes of the attention. */
+ * product and the answer is no. Sizes have to be numbers. Linear in the nodes of the attention, and a byte for each of the graph. */
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
 
 /* Clears keep[i] where members of at[i] are an output, or something reads them that is not the same thing in another one of
- * those kept: attentions of the same q and k, with masks or v of their own, share scores. Each computes them for itself. */
+ * those kept: attentions of the same q and k, with masks or v of their own, share scores. Each computes them for itself. Linear in members and
+ * what reads them, for each time that reads drop some. */
 void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch);
 
 /* Operand x of a first product without the numbers that its elements are multiplied by or divided by, which go into

@@ -6,10 +6,9 @@
  * Pixels, coordinates of points, small matrices: a vector along such a row has room for several of them and goes through one; and what
  * rows choose by the channel (a concatenation of channels) is computed for all of them. Written out, channels are vectors of rows, which
  * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, what channels share is computed once, and so is
- * what one of them alone wants (needed.c). Elements of constants that no kernel has in memory are numbers then.
+ * what one of them alone wants (needed.c).
  *
- * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs; a constant that callers can
- * replace later (sn_program_set_constant) is in memory for all kernels or for none. Not done where every access walks
+ * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
  * rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class window), where class contract has vectors of
  * columns, and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
  * Cost: linear in what is written.
@@ -216,52 +215,6 @@ static int64_t lanes_along(sn_pass_ctx *cx, sn_kern k, sn_stmt around) {
     return sn_host_widest(cx, k, bytes);
 }
 
-/* Is it an element, whose place is known, of a constant that nobody names? */
-static bool is_number(const sn_module *m, const sn_stmt_rec *r, int64_t *at) {
-    const sn_buf_rec *b = sn_buf_get(m, r->buf);
-    return r->op == SN_LOP_LOAD && !r->has_mask && b->scope == SN_BUF_CONST && !b->weight.i && b->dtype != SN_BOOL &&
-           sn_buf_data(m, b) && sn_ix_is_const(m, r->ix, at);
-}
-
-static bool is_open(const sn_module *m, sn_kern k) {
-    const sn_kern_rec *r = sn_kern_get(m, k);
-    return !r->scheduled && !r->sched.cls;
-}
-
-/* Constants that stay in memory for some kernel. Callers may give them other elements later (sn_program_set_constant), which
- * numbers in code would not have. */
-static uint8_t *find_in_memory(sn_pass_ctx *cx) {
-    sn_module *m = cx->m;
-    uint8_t *in_memory = SN_NEWN(cx->scratch, uint8_t, m->bufs.count);
-    int64_t at;
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (sn_is_access(r) && (!is_open(m, m->kernels.at[i]) || !is_number(m, r, &at))) in_memory[r->buf.i] = 1;
-        }
-    return in_memory;
-}
-
-/* Elements of constants whose place is known are numbers. */
-static bool take_numbers(sn_module *m, sn_kern k, const uint8_t *in_memory) {
-    bool any = false;
-    for (sn_stmt s = sn_stmt_walk_first(m, k), next; s.i; s = next) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        int64_t at;
-        next = sn_stmt_walk_next(m, s);
-        if (!sn_is_access(r) || in_memory[r->buf.i] || !is_number(m, r, &at)) continue;
-        const sn_buf_rec *b = sn_buf_get(m, r->buf);
-        const char *p = (const char *)sn_buf_data(m, b) + at * sn_dtype_bytes(b->dtype);
-        sn_val x = sn_is_float(b->dtype) ? sn_put_const(m, sn_at_before(m, s), b->dtype, sn_load_float(b->dtype, p))
-                                         : sn_put_const_int(m, sn_at_before(m, s), b->dtype, sn_load_int(b->dtype, p));
-        sn_val_replace(m, k, r->result, x);
-        sn_stmt_unlink(m, s);
-        any = true;
-    }
-    if (any) sn_kern_cse(m, k), sn_kern_collect_params(m, k);
-    return any;
-}
-
 static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
     sn_chain outer;
@@ -290,10 +243,10 @@ static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
 sn_status sn_pass_short_rows(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (cx->target->is_gpu) return SN_OK;
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (is_open(m, m->kernels.at[i])) *changed |= write_rows(cx, m->kernels.at[i]);
-    const uint8_t *in_memory = find_in_memory(cx);
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (is_open(m, m->kernels.at[i])) *changed |= take_numbers(m, m->kernels.at[i], in_memory);
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        if (k->scheduled || k->sched.cls) continue;
+        *changed |= write_rows(cx, m->kernels.at[i]);
+    }
     return m->env->status;
 }
