@@ -372,12 +372,14 @@ static void find_sharers(sharers *sh, uint32_t n, const sn_module *m, sn_arena *
 
 static bool has(const sharers *sh, uint32_t i, sn_nd x) { return sh->keep[i] && sh->all[i].is_member[x.i]; }
 
-/* May x read `that` as its operand k? Each attention that computes x has `that` as a member too, and one does. */
+/* May x read `that` as its operand k? Each attention that computes x from values of its own has `that` as a member too, and one
+ * does. */
 static bool reads_alike(const sharers *sh, sn_nd x, uint32_t k, sn_nd that) {
     bool any = false;
     for (uint32_t s = sh->first[x.i]; s < sh->first[x.i + 1]; s++) {
         uint32_t i = sh->at[s];
-        bool computes = has(sh, i, x) || (sh->keep[i] && sn_nd_eq(x, sh->all[i].product) && k == 0);
+        bool is_product = sh->keep[i] && sn_nd_eq(x, sh->all[i].product) && k == 0;
+        bool computes = is_product || (has(sh, i, x) && !sn_nd_eq(x, sh->all[i].first));
         if (computes && !has(sh, i, that)) return false;
         any |= computes;
     }

@@ -77,25 +77,33 @@ static const char *words(const sn_attention_answer *a) {
     return a->bound ? with[a->copies] : "no schedule takes it";
 }
 
-static sn_status takes(sn_attention_answer *out, sn_attention_answers *known, sn_pass_ctx *cx, const sn_attention *at) {
-    const sn_module *m = cx->m;
-    const char *name = sn_node_get(m, at->product)->name;
-    const sn_attention_sizes *s = &at->sizes;
-    bool free = !sn_node_attr(m, at->product, SN_ATTR_SCHEDULE) && !sn_node_attr(m, at->first, SN_ATTR_SCHEDULE);
-    *out = (sn_attention_answer){.bound = free && sn_attention_is_bound(cx->target, s)};
-    if (out->bound && cx->schedule) SN_TRY(sn_attention_try(out, known, cx, at));
-    sn_remark(cx, name ? name : "graph",
-              "attention of %lld rows (%lld share keys), %lld keys, heads %lld and %lld %s: %s", (long long)s->rows,
-              (long long)s->shared, (long long)s->keys, (long long)s->depth, (long long)s->width,
-              sn_dtypes[s->dtype].name, free ? words(out) : "it has a schedule");
-    return SN_OK;
-}
-
 typedef struct found {
     SN_VEC(sn_attention) all;
     bool *keep;
     uint32_t *copies;
+    const char **said; /* what became of it */
 } found;
+
+static sn_status takes(found *f, uint32_t i, sn_attention_answers *known, sn_pass_ctx *cx) {
+    const sn_module *m = cx->m;
+    const sn_attention *at = &f->all.at[i];
+    bool free = !sn_node_attr(m, at->product, SN_ATTR_SCHEDULE) && !sn_node_attr(m, at->first, SN_ATTR_SCHEDULE);
+    sn_attention_answer answer = {.bound = free && sn_attention_is_bound(cx->target, &at->sizes)};
+    if (answer.bound && cx->schedule) SN_TRY(sn_attention_try(&answer, known, cx, at));
+    f->keep[i] = answer.bound;
+    f->copies[i] = answer.copies;
+    f->said[i] = free ? words(&answer) : "it has a schedule";
+    return SN_OK;
+}
+
+/* Those that were kept until now but are not any more. */
+static void keep_alone(found *f, sn_pass_ctx *cx) {
+    bool *before = SN_NEWN(cx->scratch, bool, f->all.n + 1);
+    memcpy(before, f->keep, f->all.n);
+    sn_attention_keep_alone(f->keep, f->all.at, f->all.n, cx->m, cx->scratch);
+    for (uint32_t i = 0; i < f->all.n; i++)
+        if (before[i] && !f->keep[i]) f->said[i] = "something else reads its scores or weights";
+}
 
 static sn_status find_all(found *out, sn_pass_ctx *cx, const uint8_t *live) {
     sn_module *m = cx->m;
@@ -108,30 +116,47 @@ static sn_status find_all(found *out, sn_pass_ctx *cx, const uint8_t *live) {
     }
     out->keep = SN_NEWN(cx->scratch, bool, out->all.n + 1);
     out->copies = SN_NEWN(cx->scratch, uint32_t, out->all.n + 1);
+    out->said = SN_NEWN(cx->scratch, const char *, out->all.n + 1);
     memset(out->keep, 1, out->all.n);
-    sn_attention_keep_alone(out->keep, out->all.at, out->all.n, m, cx->scratch);
-    for (uint32_t i = 0; i < out->all.n; i++) {
-        sn_attention_answer answer;
-        if (!out->keep[i]) continue;
-        SN_TRY(takes(&answer, &known, cx, &out->all.at[i]));
-        out->keep[i] = answer.bound;
-        out->copies[i] = answer.copies;
-    }
+    keep_alone(out, cx);
+    for (uint32_t i = 0; i < out->all.n; i++)
+        if (out->keep[i]) SN_TRY(takes(out, i, &known, cx));
     return SN_OK;
 }
 
-/* Attentions that share a first product have to want the same of it; without one that is no nest, others are none. */
+static void give_way(found *f, uint32_t i, const char *why) {
+    f->keep[i] = false;
+    f->said[i] = why;
+}
+
+/* Attentions that share a first product have to want the same of it, and no product is the first one of one and the second of
+ * another: each has one mark. Without one that is no nest, those that share with it are none. */
 static void agree(found *f, sn_pass_ctx *cx) {
     for (uint32_t i = 0; i < f->all.n; i++)
         for (uint32_t k = 0; k < i; k++) {
             const sn_attention *a = &f->all.at[i], *b = &f->all.at[k];
-            if (!f->keep[i] || !f->keep[k] || !sn_nd_eq(a->first, b->first)) continue;
+            if (!f->keep[i] || !f->keep[k]) continue;
+            if (sn_nd_eq(a->first, b->product)) give_way(f, i, "its scores are the result of another one");
+            if (!sn_nd_eq(a->first, b->first)) continue;
             uint32_t of_scores = SN_ATTENTION_Q | SN_ATTENTION_K;
             bool same =
                 sn_mark_of_first(0, a) == sn_mark_of_first(0, b) && !((f->copies[i] ^ f->copies[k]) & of_scores);
-            f->keep[i] = f->keep[k] = same;
+            if (same) continue;
+            give_way(f, i, "another one with its scores wants other copies");
+            give_way(f, k, "another one with its scores wants other copies");
         }
-    sn_attention_keep_alone(f->keep, f->all.at, f->all.n, cx->m, cx->scratch);
+    keep_alone(f, cx);
+}
+
+static void tell(const found *f, sn_pass_ctx *cx) {
+    for (uint32_t i = 0; i < f->all.n; i++) {
+        const sn_attention_sizes *s = &f->all.at[i].sizes;
+        const char *name = sn_node_get(cx->m, f->all.at[i].product)->name;
+        sn_remark(cx, name ? name : "graph",
+                  "attention of %lld rows (%lld share keys), %lld keys, heads %lld and %lld %s: %s", (long long)s->rows,
+                  (long long)s->shared, (long long)s->keys, (long long)s->depth, (long long)s->width,
+                  sn_dtypes[s->dtype].name, f->said[i]);
+    }
 }
 
 sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
@@ -146,6 +171,7 @@ sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
     sn_graph_live(m, live);
     SN_TRY(find_all(&f, cx, live));
     agree(&f, cx);
+    tell(&f, cx);
     for (uint32_t i = 0; i < f.all.n; i++) {
         const sn_attention *at = &f.all.at[i];
         if (!f.keep[i]) continue;
