@@ -555,7 +555,7 @@ typedef struct sn_compile_options {
     const char *remarks; /* pass names or "all" */
     bool time_passes;
     const char *repro_dir;      /* where the module before a failing pass is written */
-    const sn_dim_binding *dims; /* sizes of all names that shapes use, and of no others: those bound at an import are none */
+    const sn_dim_binding *dims; /* sizes of all names that shapes use, and of no others */
     unsigned n_dims;
     unsigned
         threads; /* of the CPU; 0: as many as the machine has. Long sums are shared by them: last places differ with it */
