@@ -151,7 +151,7 @@ static bool is_known_number(sn_em *em, lv x) {
 }
 
 static lv zeros_alike(lv x) {
-    if (LLVMIsAInstruction(x)) LLVMSetFastMathFlags(x, LLVMGetFastMathFlags(x) | LLVMFastMathNoSignedZeros);
+    if (LLVMCanValueUseFastMathFlags(x)) LLVMSetFastMathFlags(x, LLVMGetFastMathFlags(x) | LLVMFastMathNoSignedZeros);
     return x;
 }
 

@@ -32,8 +32,7 @@ typedef struct sn_attention {
     sn_nd_list scaled;      /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
     sn_precision precision; /* of `product` */
     bool widens;            /* v is f32, q and k are halves: `first` is to be a product of f32, in that precision */
-    uint32_t
-        misplaced; /* operands, as SN_ATTENTION_*, whose channels or columns are no neighbours in memory: to be copied */
+    uint32_t misplaced; /* operands, as SN_ATTENTION_*, to be copied: channels or columns are no neighbours in memory */
     sn_attention_sizes sizes;
 } sn_attention;
 
