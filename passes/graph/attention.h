@@ -18,7 +18,7 @@ enum {
     SN_MARK_WIDEN = 32,
     SN_MARK_PRECISION = 6 /* bit from which on it stands */
 };
-static_assert(SN_N_PRECISIONS <= 4, "two bits of a mark");
+_Static_assert(SN_N_PRECISIONS <= 4, "two bits of a mark");
 
 /* Of the products of a graph, in the order of their ids: sn_marks_put walks them twice. */
 typedef struct sn_marks {
