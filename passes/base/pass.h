@@ -50,9 +50,9 @@ typedef struct sn_pass_ctx {
     void *schedule_user;
 } sn_pass_ctx;
 
-/* Rows of a product on a GPU up to which integers become floats where they are multiplied; for more they do so in memory, since
- * threads that bring operands to tiles convert slowly. i8[11008, 4096] times bf16 on an H200: 22 us for 4 rows, and 76 with the
- * floats written out; for 16 rows 74 and 65. */
+/* Rows of a product on a GPU up to which what it multiplies is converted (integers to floats, floats to narrower ones) where it is
+ * multiplied; for more, in memory, since threads that bring operands to tiles convert slowly, and copies of boxes not at all.
+ * i8[11008, 4096] times bf16 on an H200: 22 us for 4 rows, and 76 with the floats written out; for 16 rows 74 and 65. */
 enum { SN_CONVERTED_ROWS = 8 };
 
 /* What is decided about a product or a kernel; NULL: nothing. */

@@ -1,5 +1,5 @@
-/* part.c: see part.h. Casts and views cost nothing and decide how memory is walked: they come along. Cost: linear in
- * the graph.
+/* part.c: see part.h. Casts and views cost nothing and decide how memory is walked: they come along, but for casts that
+ * somebody else has made. Cost: linear in the graph.
  */
 #include "passes/graph/part.h"
 
@@ -83,10 +83,26 @@ static sn_status add_node(copier *c, sn_nd x) {
     return c->to->env->status;
 }
 
+/* The first of views and casts, from x on, that is no view and no cast. */
+static sn_nd base_of(const copier *c, sn_nd x) {
+    while (is_looked_through(node(c, x))) x = node(c, x)->in[0];
+    return x;
+}
+
+/* Floats that become narrower ones on the way to a product stand so in memory (to-loops): what computes them does it there, or a
+ * kernel that runs once. An input's are converted in each run. */
+static bool is_narrowed(const copier *c, sn_nd x) {
+    const sn_node_rec *n = node(c, x);
+    if (n->op != SN_OP_CAST || node(c, base_of(c, x))->op == SN_OP_INPUT) return false;
+    sn_dtype from = node(c, n->in[0])->type.dtype;
+    return sn_is_float(from) && sn_is_float(n->type.dtype) && !sn_dtype_widens(from, n->type.dtype);
+}
+
 /* An operand from outside: what it is made of by views and casts, then those. */
 static sn_status add_operand(copier *c, sn_nd x) {
     SN_VEC(sn_nd) chain = {0};
-    for (; !c->part->map[x.i].i && is_looked_through(node(c, x)); x = node(c, x)->in[0]) SN_PUSH(c->scratch, &chain, x);
+    for (; !c->part->map[x.i].i && is_looked_through(node(c, x)) && !is_narrowed(c, x); x = node(c, x)->in[0])
+        SN_PUSH(c->scratch, &chain, x);
     if (!c->part->map[x.i].i) {
         sn_op op = node(c, x)->op;
         SN_TRY(op == SN_OP_FULL || op == SN_OP_IOTA ? add_node(c, x) : add_input(c, x));

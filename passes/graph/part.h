@@ -1,6 +1,6 @@
 /* part.h: some nodes of a graph as a small graph of their own, in another module: for what is asked of them alone.
  *
- * What they read beside becomes an input, once views and casts are looked through and literals are taken along; an
+ * What they read beside becomes an input, once views and casts that cost nothing are looked through and literals are taken along; an
  * input of the graph lies there as it does here. Names are numbers, so that equal parts have equal texts.
  */
 #ifndef SN_PASSES_GRAPH_PART_H

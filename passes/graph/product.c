@@ -83,22 +83,31 @@ static bool is_read_once(const uint8_t *live, const sn_module *m, sn_nd x) {
     return readers == 1;
 }
 
+enum { OUTSIDE, MEMBER, BEHIND /* no member, but made of one: what reads it does not run with the product */ };
+
+static uint8_t place_of(const uint8_t *place, const uint8_t *live, const sn_module *m, sn_nd y, bool is_conv) {
+    const sn_node_rec *n = sn_node_get(m, y);
+    bool joins = false, reads = false, behind = false;
+    for (uint32_t k = 0; k < n->n_in && live[y.i]; k++) {
+        behind |= place[n->in[k].i] == BEHIND;
+        if (place[n->in[k].i] != MEMBER) continue;
+        reads = true;
+        joins |= is_epilogue(n, sn_type_of(m, n->in[k]));
+        joins |= is_conv && sn_ops[n->op].cls == SN_OPS_VIEW && is_read_once(live, m, n->in[k]);
+    }
+    return joins && !behind ? MEMBER : reads || behind ? BEHIND : OUTSIDE;
+}
+
+/* member: room for one number a node, zeros. */
 static void find_members(uint8_t *member, const uint8_t *live, const sn_module *m, sn_nd x) {
     const bool is_conv = sn_node_get(m, x)->op == SN_OP_CONV;
-    member[x.i] = 1;
     uint32_t n_members = 0;
+    member[x.i] = MEMBER;
     for (sn_nd y = {x.i + 1}; y.i < m->graph.nodes.count && n_members < SN_CHOICE_EPILOGUE; y.i++) {
-        const sn_node_rec *n = sn_node_get(m, y);
-        bool joins = false;
-        for (uint32_t k = 0; k < n->n_in && live[y.i]; k++) {
-            if (!member[n->in[k].i]) continue;
-            joins |= is_epilogue(n, sn_type_of(m, n->in[k]));
-            joins |= is_conv && sn_ops[n->op].cls == SN_OPS_VIEW && is_read_once(live, m, n->in[k]);
-        }
-        if (!joins) continue;
-        member[y.i] = 1;
-        n_members++;
+        member[y.i] = place_of(member, live, m, y, is_conv);
+        n_members += member[y.i] == MEMBER;
     }
+    for (sn_nd y = x; y.i < m->graph.nodes.count; y.i++) member[y.i] = member[y.i] == MEMBER;
 }
 
 /* Members that somebody else reads. */

@@ -16,7 +16,8 @@
  *     matmul read on a GPU (else each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - so is what stands below the views of operands of an attention, whatever it is;
- *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats;
+ *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats, and so are
+ *     floats that it multiplies as narrower ones;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - copies are realized. What a reduction or contraction gives is stored in the order in which its first copy wants it, and the copy
  *     is a view of that;
@@ -93,16 +94,22 @@ static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
     return lw->nodes[at.i].users == 1;
 }
 
-/* The cast by which integers become floats on their way to a matmul of many rows on a GPU; none: there is none. */
+/* Does a matmul or convolution multiply each element of its operand k so often that it had better stand converted in memory? */
+static bool is_used_often(const sn_lower *lw, sn_nd x, uint32_t k) {
+    if (sn_node_get(lw->m, x)->op == SN_OP_CONV) return sn_node_int(lw->m, x, SN_ATTR_GROUPS, 1) == 1;
+    return sn_graph_matmul_uses(lw->m, x, k) > SN_CONVERTED_ROWS;
+}
+
+/* The cast by which integers become floats, or floats narrower ones, on their way to such a node on a GPU; none: there is none. */
 static sn_nd converted(const sn_lower *lw, sn_nd x, uint32_t k) {
     sn_nd at = sn_node_get(lw->m, x)->in[k], next;
-    if (sn_graph_matmul_uses(lw->m, x, k) <= SN_CONVERTED_ROWS) return (sn_nd){0};
+    if (!is_used_often(lw, x, k)) return (sn_nd){0};
     for (;; at = next) {
         const sn_node_rec *n = sn_node_get(lw->m, at);
         if (lw->nodes[at.i].realized || !(is_pad_or_view(n) || n->op == SN_OP_CAST)) return (sn_nd){0};
         next = n->in[0];
-        bool integral = sn_is_integral(sn_node_get(lw->m, next)->type.dtype);
-        if (n->op == SN_OP_CAST && sn_is_float(n->type.dtype) && integral) return at;
+        if (n->op != SN_OP_CAST || !sn_is_float(n->type.dtype)) continue;
+        if (!sn_dtype_widens(sn_node_get(lw->m, next)->type.dtype, n->type.dtype)) return at;
     }
 }
 
@@ -390,14 +397,13 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
             if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k) && !is_chosen(lw, x, k))
                 lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
-    if (n->op == SN_OP_MATMUL && lw->cx->target->is_gpu)
+    if (sn_ops[n->op].cls == SN_OPS_CONTRACT && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
             sn_nd cast = converted(lw, x, k);
             if (cast.i) lw->nodes[cast.i].realized = true;
-            align_operand(lw, n->in[k]);
+            if (n->op == SN_OP_CONV) align_copy(lw, n->in[k]);
+            else align_operand(lw, n->in[k]);
         }
-    if (n->op == SN_OP_CONV && lw->cx->target->is_gpu)
-        for (uint32_t k = 0; k < n->n_in; k++) align_copy(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) decide_reduction(lw, x);
     else if (always_realized(lw, n)) info->realized = !info->within;
     sn_lower_note_spread(lw, x);

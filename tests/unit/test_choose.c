@@ -59,6 +59,34 @@ Test(choose, product_as_small_graph) {
     cr_assert_str_eq(key_of(key), key, "the small graph of a small graph is itself");
 }
 
+/* A cast that somebody else has made does not come along: what is computed, and weights, become narrower before. An input's does,
+ * and one that widens. */
+Test(choose, casts_of_a_small_graph) {
+    cr_assert_str_eq(key_of("graph @model(%x: f32[64, 64]) {\n  %w = weight dtype=f32 name=\"w\" shape=[64, 8]\n"
+                            "  %h = exp %x\n  %n = cast %h dtype=bf16\n  %v = cast %w dtype=bf16\n"
+                            "  %c = matmul %n, %v\n  return c = %c }"),
+                     "graph @product(%i0: bf16[64, 64], %i1: bf16[64, 8]) {\n"
+                     "  %0 = matmul %i0, %i1 : bf16[64, 8]\n  return o0 = %0\n}\n");
+    cr_assert_str_eq(key_of("graph @model(%x: f32[64, 64], %y: f16[64, 8]) {\n  %n = cast %x dtype=f16\n"
+                            "  %h = exp %y\n  %v = cast %h dtype=f32\n  %u = cast %n dtype=f32\n"
+                            "  %c = matmul %u, %v\n  return c = %c }"),
+                     "graph @product(%i0: f32[64, 64], %i1: f16[64, 8]) {\n"
+                     "  %0 = cast %i0 dtype=f16 : f16[64, 64]\n  %1 = cast %0 dtype=f32 : f32[64, 64]\n"
+                     "  %2 = cast %i1 dtype=f32 : f32[64, 8]\n"
+                     "  %3 = matmul %1, %2 : f32[64, 8]\n  return o0 = %3\n}\n");
+}
+
+/* What is made of the product by way of something else, such as the mean of its rows, does not run with it. */
+Test(choose, behind_a_small_graph) {
+    cr_assert_str_eq(
+        key_of("graph @model(%x: f32[64, 64], %w: f32[64, 8], %b: f32[8]) {\n  %c = matmul %x, %w\n"
+               "  %d = add %c, %b\n  %m = mean %d axes=[1]\n  %k = reshape %m shape=[64, 1]\n  %e = sub %d, %k\n"
+               "  %f = mul %e, %e\n  %g = neg %d\n  return f = %f, g = %g }"),
+        "graph @product(%i0: f32[64, 64], %i1: f32[64, 8], %i2: f32[8]) {\n"
+        "  %0 = matmul %i0, %i1 : f32[64, 8]\n  %1 = add %0, %i2 : f32[64, 8]\n"
+        "  %2 = neg %1 : f32[64, 8]\n  return o0 = %1, o1 = %2\n}\n");
+}
+
 /* Views behind it belong to it, for they say where its result lies; what is read twice ends it. */
 Test(choose, convolution_as_small_graph) {
     sn_module *m = parse("graph @model(%x: f32[2, 3, 8, 8], %dy: f32[2, 5, 8, 8], %rest: f32[5, 3, 3, 3]) {\n"
