@@ -245,6 +245,9 @@ static sn_status decide_all(sn_tuner *t, sn_module *m, sn_op op) {
     t->left = op == SN_OP_CONV ? all.n + products.n : all.n;
     for (uint32_t k = 0; k < all.n; k++) {
         const char *key;
+        if (sn_choice_is_settled(m, &t->p->target, sn_program_library(t->p), t->s->passes.choosing.allowed, all.at[k],
+                                 &t->ctx->scratch))
+            continue;
         SN_TRY(sn_product_key(&key, m, all.at[k], &t->ctx->scratch));
         if (sn_tuner_is_decided(t, key)) continue;
         sn_subject x;

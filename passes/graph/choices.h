@@ -118,12 +118,19 @@ bool sn_choice_allowed(const sn_choice_row *row, const char *allowed);
 /* Choices of all rows that apply and are allowed, in the order of the rows. */
 void sn_choice_candidates(sn_choice_list *out, const sn_choice_question *q, const char *allowed);
 
+/* choose.c: does the model take copies of weights, which are made once? Trials of the product alone would count them as part of a
+ * run, so that nobody is asked about it, and no record counts. */
+bool sn_choice_is_settled(const sn_module *m, const sn_target *t, const sn_library *library, const char *allowed,
+                          sn_nd x, sn_arena *scratch);
+
 /* decompose_k.c: parts that the model takes, and the cycles that it takes them to be; 1: the product stays whole. */
 int64_t sn_choice_decompose_k_parts(double *cycles, const sn_choice_question *q);
 /* padded.c: cycles of the product, K in so many parts, as its operands lie; 0: copies of them would not help. */
 double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts);
 /* Cycles of copies and the product of them; 0: there are none to be made, or no tensor copies to bring them. */
 double sn_choice_padded_cycles(const sn_choice_question *q);
+/* Does it copy what is made of constants, which happens once, when a program is loaded? */
+bool sn_choice_padded_copies_weights(const sn_choice_question *q);
 
 /* The instruction that tensor copies bring operands of that dtype to. */
 sn_mma sn_choice_instruction(const sn_target *t, sn_dtype dtype, sn_dtype state);

@@ -4,7 +4,8 @@
  *  -> decompose_k.c: 512 parts of K side by side, and their sum
  *
  * A choice is a row of choices.def with parameters. The product's own schedule, where it has one, leaves nothing to
- * choose. Then counts what was decided outside for a product of this text (by timing: tune/). Then the model:
+ * choose. Then counts what was decided outside for a product of this text (by timing: tune/), but where weights are copied once
+ * (sn_choice_is_settled). Then the model:
  * `decompose_k` where the blocks of the result are too few to keep the device busy and that takes longer than a second
  * kernel; `padded` where tensor copies cannot bring the operands and copying them takes less time than doing without;
  * else the product as it is, so that the pass `schedule` chooses. Of convolutions no model says that anything is better than
@@ -134,25 +135,25 @@ typedef struct chooser {
     uint32_t n, at;
 } chooser;
 
-static bool may_be(const chooser *c, const char *name) {
+static bool may_be(const char *allowed, const sn_choice_question *q, const char *name) {
     const char *unused;
-    return sn_choice_allowed(sn_choice_find(&unused, c->op, name), c->how->allowed);
+    return sn_choice_allowed(sn_choice_find(&unused, q->conv ? SN_OP_CONV : SN_OP_MATMUL, name), allowed);
 }
 
 /* Rows that a model knows, against the product as it is. */
-static const char *by_cycles(chooser *c, const sn_choice_question *q) {
+static const char *by_cycles(sn_arena *a, const char *allowed, const sn_choice_question *q) {
     double cut = 0, misplaced = sn_choice_misplaced_cycles(q, 1);
-    double padded = may_be(c, "padded") ? sn_choice_padded_cycles(q) : 0;
-    int64_t parts = may_be(c, "decompose_k") ? sn_choice_decompose_k_parts(&cut, q) : 1;
-    if (parts > 1 && (padded == 0 || cut <= padded))
-        return sn_strf(c->cx->scratch, "decompose_k parts=%lld", (long long)parts);
+    double padded = may_be(allowed, q, "padded") ? sn_choice_padded_cycles(q) : 0;
+    int64_t parts = may_be(allowed, q, "decompose_k") ? sn_choice_decompose_k_parts(&cut, q) : 1;
+    if (parts > 1 && (padded == 0 || cut <= padded)) return sn_strf(a, "decompose_k parts=%lld", (long long)parts);
     return padded > 0 && padded < misplaced ? "padded" : NULL;
 }
 
-static const char *by_model(chooser *c, const sn_choice_question *q) {
-    sn_choice_list all = {.arena = c->cx->scratch};
-    if (may_be(c, "plain")) return q->product ? by_cycles(c, q) : NULL;
-    sn_choice_candidates(&all, q, c->how->allowed);
+/* NULL: as it is. */
+static const char *by_model(sn_arena *a, const char *allowed, const sn_choice_question *q) {
+    sn_choice_list all = {.arena = a};
+    if (may_be(allowed, q, "plain")) return q->product ? by_cycles(a, allowed, q) : NULL;
+    sn_choice_candidates(&all, q, allowed);
     return all.n ? all.at[0] : NULL;
 }
 
@@ -163,14 +164,24 @@ typedef struct subject {
     sn_choice_question question;
 } subject;
 
-static bool find_subject(subject *out, sn_pass_ctx *cx, sn_nd x) {
-    out->question = (sn_choice_question){.target = cx->target, .m = cx->m, .library = cx->library};
-    if (sn_node_get(cx->m, x)->op == SN_OP_CONV) {
+static bool find_subject(subject *out, const sn_module *m, const sn_target *t, const sn_library *library, sn_nd x) {
+    out->question = (sn_choice_question){.target = t, .m = m, .library = library};
+    if (sn_node_get(m, x)->op == SN_OP_CONV) {
         out->question.conv = &out->conv;
-        return sn_convolution_find(&out->conv, cx->m, x);
+        return sn_convolution_find(&out->conv, m, x);
     }
     out->question.product = &out->product;
-    return sn_product_find(&out->product, cx->m, x);
+    return sn_product_find(&out->product, m, x);
+}
+
+static bool is_settled(const char *by_model, const sn_choice_question *q) {
+    return by_model && !strcmp(by_model, "padded") && sn_choice_padded_copies_weights(q);
+}
+
+bool sn_choice_is_settled(const sn_module *m, const sn_target *t, const sn_library *library, const char *allowed,
+                          sn_nd x, sn_arena *scratch) {
+    subject s;
+    return find_subject(&s, m, t, library, x) && is_settled(by_model(scratch, allowed, &s.question), &s.question);
 }
 
 static const char *sizes_text(const subject *s, sn_arena *a) {
@@ -189,13 +200,14 @@ static sn_status decide(const char **out, chooser *c, sn_nd x) {
     subject s;
     const char *key, *unused;
     *out = NULL;
-    if (!find_subject(&s, cx, x)) return SN_OK;
-    if (c->how->n) {
+    if (!find_subject(&s, cx->m, cx->target, cx->library, x)) return SN_OK;
+    const char *model = by_model(cx->scratch, c->how->allowed, &s.question);
+    if (c->how->n && !is_settled(model, &s.question)) {
         SN_TRY(sn_product_key(&key, cx->m, x, cx->scratch));
         *out = sn_decided(c->how, key);
     }
     const char *by = *out ? "decided" : "model";
-    if (!*out) *out = by_model(c, &s.question);
+    if (!*out) *out = model;
     if (*out && !sn_choice_find(&unused, c->op, *out))
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "'%s' is no choice for a %s", *out,
                        c->op == SN_OP_CONV ? "convolution" : "product");
@@ -217,7 +229,7 @@ static sn_nd apply(sn_pass_ctx *cx, sn_nd x) {
     if (sn_node_get(cx->m, x)->op != c->op) return x;
     SN_ASSERT(c->at < c->n);
     const char *choice = c->choice[c->at++];
-    if (!choice || !find_subject(&s, cx, x)) return x;
+    if (!choice || !find_subject(&s, cx->m, cx->target, cx->library, x)) return x;
     return sn_choice_find(&parameters, c->op, choice)->rewrite(cx, &s.question, parameters);
 }
 

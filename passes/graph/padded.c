@@ -162,6 +162,16 @@ static bool is_constant(const sn_module *m, sn_nd x, uint32_t depth) {
     return constant;
 }
 
+bool sn_choice_padded_copies_weights(const sn_choice_question *q) {
+    const char *why_not;
+    operand o[2];
+    bool any = false;
+    if (!sn_choice_padded_applies(&why_not, q)) return false;
+    look(o, q->target, q->m, q->product);
+    for (int i = 0; i < 2; i++) any |= o[i].copied && is_constant(q->m, o[i].node, 0);
+    return any;
+}
+
 double sn_choice_padded_cycles(const sn_choice_question *q) {
     const char *why_not;
     operand o[2];

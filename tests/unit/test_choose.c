@@ -158,6 +158,21 @@ Test(choose, decision_is_applied_to_its_product_alone) {
     cr_assert(strstr(text, "%c = matmul %h, %t : f32[4, 8]"), "%s", text);
 }
 
+/* Weights are padded once, when a program is loaded. Trials of the product alone would pad them in each run: no decision counts. */
+Test(choose, padded_weights_are_settled) {
+    static const char model[] =
+        "graph @model(%x: bf16[512, 4104]) {\n  %w = weight dtype=bf16 name=\"w\" shape=[4104, 4104]\n"
+        "  %c = matmul %x, %w\n  return c = %c }";
+    char *text;
+    cr_assert_eq(sn_target_named(&target, &env, "sm_90a"), SN_OK);
+    cr_assert_eq(choose(&text, model, key_of(model), "schedule inner block_x=64"), SN_OK, "%s", env.message);
+    cr_assert(strstr(text, "pad %w") && !strstr(text, "schedule="), "%s", text);
+    sn_module *m = parse(model);
+    cr_assert(sn_choice_is_settled(m, &target, NULL, NULL, m->graph.outputs.at[0].node, &arena));
+    cr_assert(!sn_choice_is_settled(m, &target, NULL, "plain", m->graph.outputs.at[0].node, &arena));
+    sn_module_free(m);
+}
+
 Test(choose, decisions_that_make_no_sense) {
     static const char *const cases[][2] = {
         {"fastest", "choose: 'fastest' is no choice for a product"},
