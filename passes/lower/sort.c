@@ -10,8 +10,10 @@
  * of every sibling run that go before it, which a binary search finds. These kernels are pointwise with gathers and one
  * scatter; the scatter is a permutation within a row, so that iterations write different elements. Runs keep at most
  * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
- * merges: blocks sort short parts, then what is kept of those. On a CPU, which has no shared memory that makes a network cheap, few elements
- * of a row are found by as many passes over it.
+ * merges: blocks sort short parts, then what is kept of those.
+ *
+ * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, and in a
+ * short row each element counts those before it.
  *
  * Elements are compared as integers (order.c). Keys of 64 bits carry the position in a second temporary, and equal
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
@@ -258,16 +260,20 @@ static void emit_pass(sn_lower *lw, void *user, const sn_ix *index, sn_val *yiel
     yield[0] = sn_put_op3(o->m, lw->at, SN_LOP_SELECT, behind, yield[0], integer(o, SN_I64, INT64_MAX));
 }
 
-/* A network has bits (bits + 1) / 2 steps for each digit of a key (sort_block.c), and a step shuffles, compares and keeps two halves
- * where a pass loads, compares and keeps one. So passes are worth it where there are fewer of them. A long row is sorted in parts by
- * all cores (select_and_sort), where a pass over it is one core's. */
-static bool takes_passes(const sn_order *o) {
+/* Twice the steps of a network for `length` elements: bits (bits + 1) / 2 for each digit of a key (sort_block.c). */
+static int64_t steps_twice(const sn_order *o, int64_t length) {
     enum { WORD_BITS = 32 };
-    int64_t part = o->n <= PART ? o->n : part_to_select(o), units = o->lw->cx->target->units, bits = 0;
-    while ((int64_t)1 << bits < part) bits++;
+    int64_t bits = 0;
+    while ((int64_t)1 << bits < length) bits++;
+    return sn_ceil_div(8 * sn_dtype_bytes(o->type->dtype), WORD_BITS - bits) * bits * (bits + 1);
+}
+
+/* A step shuffles, compares and keeps two halves where a pass loads, compares and keeps one. So passes are worth it where there are
+ * fewer of them. A long row is sorted in parts by all cores (select_and_sort), where a pass over it is one core's. */
+static bool takes_passes(const sn_order *o) {
+    int64_t part = o->n <= PART ? o->n : part_to_select(o), units = o->lw->cx->target->units;
     int64_t cores = o->n <= PART || o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
-    int64_t digits = sn_ceil_div(8 * sn_dtype_bytes(o->type->dtype), WORD_BITS - bits);
-    return !o->lw->cx->target->is_gpu && !o->wide && 2 * o->keep * cores <= digits * bits * (bits + 1);
+    return !o->lw->cx->target->is_gpu && !o->wide && 2 * o->keep * cores <= steps_twice(o, part);
 }
 
 /* Kernel of the passes first .. end - 1, behind what `last` has; what it finds last goes to `next`. */
@@ -290,13 +296,19 @@ static void passes_of(sn_order *o, const sn_runs *items, const sn_runs *last, co
     sn_lower_end(o->lw, "sort passes");
 }
 
-/* All items of all rows to memory, then as many passes over a row as it keeps elements. */
-static void select_by_passes(sn_order *o) {
-    enum { TOGETHER = 16 /* in a kernel, where they are written out */ };
-    sn_runs items = new_runs(o, o->n, o->n, o->n, true), last = {0};
+/* All items of all rows to memory. */
+static sn_runs store_items(sn_order *o) {
+    sn_runs items = new_runs(o, o->n, o->n, o->n, true);
     sn_ix e = open_kernel(o, o->n);
     sn_order_store(o, items.keys, in_row(o, &items, e), sn_order_item(o, sn_order_element(o, e), e), (sn_val){0});
     sn_lower_end(o->lw, "sort items");
+    return items;
+}
+
+/* As many passes over a row as it keeps elements. */
+static void select_by_passes(sn_order *o) {
+    enum { TOGETHER = 16 /* in a kernel, where they are written out */ };
+    sn_runs items = store_items(o), last = {0};
     for (int64_t k = 0; k < o->keep; k += TOGETHER) {
         int64_t end = smaller(k + TOGETHER, o->keep);
         sn_runs next = last;
@@ -306,9 +318,43 @@ static void select_by_passes(sn_order *o) {
     }
 }
 
+/* ---- short rows, on a CPU ---- */
+
+/* Items of a row that go before one of them. */
+typedef struct rank {
+    sn_order *o;
+    const sn_runs *items;
+    sn_val mine;
+} rank;
+
+static void emit_before(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    const rank *r = user;
+    sn_order *o = r->o;
+    sn_val other = sn_put_load(o->m, lw->at, r->items->keys, in_row(o, r->items, index[0]));
+    yield[0] = sn_put_cast(o->m, lw->at, SN_I32, op(o, SN_LOP_LT, other, r->mine));
+}
+
+/* Two comparisons take no longer than a step. */
+static bool takes_ranks(const sn_order *o) {
+    return !o->lw->cx->target->is_gpu && !o->wide && o->n <= PART && o->n <= steps_twice(o, o->n);
+}
+
+/* The rank of an item is the number of those before it. */
+static void sort_by_ranks(sn_order *o) {
+    sn_runs items = store_items(o);
+    sn_ix extent = sn_ix_const(o->m, o->n), e = open_kernel(o, o->n);
+    sn_dtype t = SN_I32;
+    rank r = {.o = o, .items = &items, .mine = sn_put_load(o->m, o->lw->at, items.keys, in_row(o, &items, e))};
+    sn_val before;
+    sn_lower_reduce_nest(o->lw, &before, SN_COMB_SUM, 1, &t, &extent, 1, emit_before, &r);
+    place_item(o, (item){.key = r.mine}, before, sn_ix_const(o->m, 0), NULL, o->n);
+    sn_lower_end(o->lw, "sort ranks");
+}
+
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
     if (takes_passes(o)) select_by_passes(o);
+    else if (takes_ranks(o)) sort_by_ranks(o);
     else if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
     else if (o->n <= limit) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));
