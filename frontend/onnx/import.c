@@ -668,11 +668,22 @@ static void text_output(sn_onnx *im, const char *name, const sn_onnx_text *t) {
     sn_locale_enter(im->env);
 }
 
+/* A result of another dtype than the model declares is a slip of the model, or ours: no caller could use it. */
+static void check_declared(sn_onnx *im, const sn_pb_type *declared, sn_nd x) {
+    sn_dtype own = sn_node_get(im->m, x)->type.dtype, t;
+    int64_t number = declared && declared->tensor ? declared->tensor->elem_type : 0;
+    if (!number || sn_onnx_dtype_number(own) == number) return;
+    if (sn_onnx_dtype(&t, im->env, number) == SN_OK)
+        sn_fail(im->env, SN_ERROR_FILE, "it has elements of %s, the model declares %s", sn_dtypes[own].name,
+                sn_dtypes[t].name);
+}
+
 static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_info *info) {
     const char *name = info->name ? info->name : "";
     const sn_onnx_value *v = look_up(scope, name);
     if (v && v->kind == SN_ONNX_MISSING) return;
     if (v && v->kind == SN_ONNX_TENSOR) {
+        check_declared(im, info->type, v->node);
         sn_graph_output_new(im->m, unique_name(im, &im->m->graph.output_names, name), v->node, -1);
     } else if (v && v->kind == SN_ONNX_SEQUENCE) {
         for (uint32_t k = 0; k < v->n && v->items[k].kind == SN_ONNX_TENSOR; k++)

@@ -4,6 +4,8 @@
  *     b[N, blocks, bytes], several elements a byte, the low bits first;  scales[N, blocks];  zero points packed likewise
  *     y[.., N] = a[.., K] * ((elements - zero point) * scale)[N, K]'
  *
+ * Element k has the scale and zero point of block k / block_size, or, where there is g_idx, of block g_idx[k].
+ *
  * The weights are constants, so that they are unpacked once, when the program is loaded: to a matrix of the dtype of a, which is 4 to 16
  * times as large.
  */
@@ -49,14 +51,23 @@ static sn_nd unpacked(sn_module *m, sn_nd x, const packing *p, int64_t n) {
     return sn_graph_reshape_to(m, all, (int64_t[]){p->rows, n * per_byte}, 2);
 }
 
-/* Zero points for elements [N, blocks, block], f32. Without any the middle is meant. */
+/* What blocks have, x[N, blocks], as f32 that meets the elements [N, blocks, block], or [N, K] where each has a block of its own. */
+static sn_nd of_blocks(sn_onnx_call *c, const packing *p, sn_nd x) {
+    sn_module *m = c->m;
+    int64_t last = 2;
+    x = sn_graph_reshape_to(m, sn_graph_cast(m, x, SN_F32), (int64_t[]){p->rows, p->blocks}, 2);
+    if (!sn_onnx_has(c, 4)) return sn_graph_unsqueeze(m, x, &last, 1);
+    return sn_graph_index_select(m, x, sn_graph_slice(m, sn_onnx_in(c, 4), 0, 0, p->columns, 1), 1);
+}
+
+/* Without any the middle is meant. */
 static sn_nd zero_points(sn_onnx_call *c, const packing *p) {
     sn_module *m = c->m;
     if (!sn_onnx_has(c, 3)) return sn_graph_scalar(m, SN_F32, (double)((int64_t)1 << (p->bits - 1)));
     sn_nd z = sn_onnx_in(c, 3);
     bool packed = sn_is_integral(sn_graph_type(m, z)->dtype);
     if (packed) z = sn_graph_slice(m, unpacked(m, z, p, (p->blocks * p->bits + 7) / 8), 1, 0, p->blocks, 1);
-    return sn_graph_reshape_to(m, sn_graph_cast(m, z, SN_F32), (int64_t[]){p->rows, p->blocks, 1}, 3);
+    return of_blocks(c, p, z);
 }
 
 /* Operand k, in so many elements. */
@@ -82,22 +93,39 @@ static sn_status check_operands(sn_onnx_call *c, const packing *p) {
     return check_size(c, 3, "zero points", p->rows * (z == SN_U8 ? (p->blocks * p->bits + 7) / 8 : p->blocks));
 }
 
-/* a, b, scales, zero points, places of blocks, bias. */
+/* g_idx: a block for each column, or for each element of all blocks. */
+static sn_status check_places(sn_onnx_call *c, const packing *p) {
+    if (!sn_onnx_has(c, 4)) return c->m->env->status;
+    const sn_type *t = sn_graph_type(c->m, sn_onnx_in(c, 4));
+    int64_t size = 0;
+    bool fits = t->rank == 1 && sn_ix_is_const(c->m, t->shape[0], &size) &&
+                (size == p->columns || size == p->blocks * p->block);
+    if (fits && (t->dtype == SN_I32 || t->dtype == SN_I64)) return c->m->env->status;
+    return sn_onnx_fail(c, "blocks of columns (operand g_idx) in %s; %lld integers are wanted", sn_type_text(c->m, t),
+                        (long long)p->columns);
+}
+
+/* The weights, f32[N, K]. */
+static sn_nd weights(sn_onnx_call *c, const packing *p) {
+    sn_module *m = c->m;
+    int64_t all = p->blocks * p->block, shape[] = {p->rows, p->blocks, p->block}, flat[] = {p->rows, all};
+    bool apart = sn_onnx_has(c, 4); /* elements of a block have several scales */
+    sn_nd b = sn_graph_cast(m, unpacked(m, sn_onnx_in(c, 1), p, all * p->bits / 8), SN_F32);
+    if (apart) b = sn_graph_slice(m, b, 1, 0, p->columns, 1);
+    else b = sn_graph_reshape_to(m, b, shape, 3);
+    b = sn_graph_mul(m, sn_graph_sub(m, b, zero_points(c, p)), of_blocks(c, p, sn_onnx_in(c, 2)));
+    return apart ? b : sn_graph_slice(m, sn_graph_reshape_to(m, b, flat, 2), 1, 0, p->columns, 1);
+}
+
+/* a, b, scales, zero points, blocks of columns, bias. */
 sn_status sn_onnx_matmul_nbits(sn_onnx_call *c) {
     static const int64_t transposed[] = {1, 0};
     sn_module *m = c->m;
     packing p;
     SN_TRY(read_packing(&p, c));
-    if (sn_onnx_has(c, 4)) return sn_onnx_fail(c, "blocks of columns in an order of their own (operand g_idx)");
-    sn_nd a = sn_onnx_in(c, 0), b = sn_onnx_in(c, 1);
-    sn_dtype t = sn_graph_type(m, a)->dtype;
     SN_TRY(check_operands(c, &p));
-    int64_t shape[] = {p.rows, p.blocks, p.block}, flat[] = {p.rows, p.blocks * p.block};
-    b = sn_graph_reshape_to(m, unpacked(m, b, &p, p.blocks * p.block * p.bits / 8), shape, 3);
-    sn_nd scale =
-        sn_graph_reshape_to(m, sn_graph_cast(m, sn_onnx_in(c, 2), SN_F32), (int64_t[]){p.rows, p.blocks, 1}, 3);
-    sn_nd w = sn_graph_mul(m, sn_graph_sub(m, sn_graph_cast(m, b, SN_F32), zero_points(c, &p)), scale);
-    w = sn_graph_slice(m, sn_graph_reshape_to(m, sn_graph_cast(m, w, t), flat, 2), 1, 0, p.columns, 1);
+    SN_TRY(check_places(c, &p));
+    sn_nd a = sn_onnx_in(c, 0), w = sn_graph_cast(m, weights(c, &p), sn_graph_type(m, a)->dtype);
     sn_nd y = sn_graph_matmul(m, a, sn_graph_permute(m, w, transposed, 2));
     if (sn_onnx_has(c, 5)) y = sn_graph_add(m, y, sn_onnx_in(c, 5));
     return sn_onnx_done(c, y);

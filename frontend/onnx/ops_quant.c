@@ -35,15 +35,18 @@ static sn_nd in_blocks(sn_onnx_call *c, sn_nd s, sn_nd x, uint32_t axis, int64_t
     return sn_graph_slice(m, sn_graph_reshape(m, s, flat.shape, flat.rank), axis, 0, size, 1);
 }
 
-/* Operand k, quantised elements or their zero point, as i32. */
-static sn_nd elements(sn_onnx_call *c, uint32_t k) {
+/* Operand k, quantised elements or their zero point; fails where it has others. */
+static sn_nd checked(sn_onnx_call *c, uint32_t k) {
     sn_nd x = sn_onnx_in(c, k);
     sn_dtype t = sn_graph_type(c->m, x)->dtype;
     if (!sn_is_integral(t) || t == SN_BOOL || (sn_dtype_bytes(t) > 2 && t != SN_I32))
         sn_onnx_fail(c, "operand %u has elements of %s; integers of 8 or 16 bits or i32 are wanted", k + 1,
                      sn_dtypes[t].name);
-    return sn_graph_cast(c->m, x, SN_I32);
+    return x;
 }
+
+/* The same as i32. */
+static sn_nd elements(sn_onnx_call *c, uint32_t k) { return sn_graph_cast(c->m, checked(c, k), SN_I32); }
 
 /* What is quantised like x. */
 static sn_dtype quantised_dtype(sn_onnx_call *c, sn_nd x) {
@@ -103,7 +106,7 @@ sn_status sn_onnx_quantize(sn_onnx_call *c) {
 sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = elements(c, 0), scale = fitted(c, 1);
-    if (sn_onnx_has(c, 2)) elements(c, 2), x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
+    if (sn_onnx_has(c, 2)) checked(c, 2), x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
     sn_nd y = sn_graph_mul(m, sn_graph_cast(m, x, SN_F32), sn_graph_widen(m, scale));
     return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
 }

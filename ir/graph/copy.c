@@ -143,6 +143,23 @@ static sn_status copy_node(copier *c, sn_nd x) {
     return SN_OK;
 }
 
+/* The end of a loop of which something is live, though nobody reads its results: check_repeats then says what reads a value of its
+ * inside, and not that it has no end. */
+static void keep_ends(uint8_t *live, const sn_module *from, sn_arena *a) {
+    const sn_graph_ir *g = &from->graph;
+    uint8_t *inside = SN_NEWN(a, uint8_t, g->repeats + 1); /* by number of a repeat */
+    for (sn_nd x = {1}; x.i < g->nodes.count && g->repeats; x.i++) {
+        sn_op op = sn_node_get(from, x)->op;
+        int64_t number = sn_node_int(from, x, SN_ATTR_REPEAT, 0);
+        if (live[x.i] && (op == SN_OP_REPEAT_STATE || op == SN_OP_REPEAT_SLICE)) inside[number] = 1;
+        if (op == SN_OP_REPEAT && inside[number]) live[x.i] = 1;
+    }
+    for (uint32_t i = g->nodes.count - 1; i && g->repeats; i--) {
+        const sn_node_rec *n = sn_node_get(from, (sn_nd){i});
+        for (uint32_t k = 0; live[i] && k < n->n_in; k++) live[n->in[k].i] = 1;
+    }
+}
+
 /* What is inside of which is known when the whole graph is there: a user is told before a pass looks. */
 static sn_status check_repeats(sn_module *m) {
     sn_repeat_scopes unused;
@@ -174,6 +191,7 @@ sn_status sn_graph_copy_in(sn_module *to, const sn_module *from, const char *con
     if (!sn_ix_ok(to)) return to->env->status;
     for (uint32_t i = 0; i < g->inputs.n; i++) SN_TRY(copy_input(&c, &g->inputs.at[i]));
     sn_graph_live(from, live);
+    keep_ends(live, from, &to->arena);
     for (sn_nd x = {1}; x.i < g->nodes.count; x.i++)
         if (live[x.i] && sn_node_get(from, x)->op != SN_OP_INPUT) SN_TRY(copy_node(&c, x));
     sn_wt_share(to, from);

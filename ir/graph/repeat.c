@@ -25,11 +25,13 @@ static uint32_t number_of(const finder *f, uint32_t x) {
     return (uint32_t)sn_node_int(f->m, (sn_nd){x}, SN_ATTR_REPEAT, 0);
 }
 
+/* An end that nobody reads counts where there is no other: what is read of its loop is a value inside of it. */
 static sn_status find_ends(finder *f, const uint8_t *live) {
     for (uint32_t i = 1; i < f->m->graph.nodes.count; i++) {
-        if (!live[i] || node_of(f, i)->op != SN_OP_REPEAT) continue;
+        if (node_of(f, i)->op != SN_OP_REPEAT) continue;
         uint32_t *end = &f->end[number_of(f, i)];
-        if (*end)
+        if (*end && !live[i]) continue;
+        if (*end && live[*end])
             return sn_fail(f->m->env, SN_ERROR_TYPE, "repeat: number %u ends twice: only one may have it",
                            number_of(f, i));
         *end = i;

@@ -163,6 +163,20 @@ static void emit_reduce_body(sn_lower *lw, void *user, const sn_ix *index, sn_va
         yield[1] = sn_put_index(lw->m, lw->at, SN_I64, sn_ix_flatten(lw->m, index, rb->extents, rb->n));
 }
 
+/* What a sum of integers is added up in. It is i64, but a shorter one where no sum of so many elements leaves its range: more
+ * of them are in a vector, and no GPU has registers of 64 bits. Casts that lose nothing are looked through: a count is a sum of bools. */
+static sn_dtype sum_dtype(const sn_lower *lw, sn_nd x, sn_dtype result) {
+    const sn_node_rec *n = sn_node_get(lw->m, sn_node_get(lw->m, x)->in[0]);
+    int64_t count = sn_lower_reduced(lw, x);
+    while (n->op == SN_OP_CAST && sn_dtype_holds(n->type.dtype, sn_node_get(lw->m, n->in[0])->type.dtype))
+        n = sn_node_get(lw->m, n->in[0]);
+    sn_dtype t = n->type.dtype;
+    if (result != SN_I64 || !sn_is_integral(t) || sn_dtype_bytes(t) > 2 || !count) return result;
+    int bits = t == SN_BOOL ? 1 : (int)(8 * sn_dtype_bytes(t)) - !sn_is_unsigned(t); /* |element| <= 2^bits */
+    if (!lw->cx->target->is_gpu && count < (int64_t)1 << 15 >> bits) return SN_I16;
+    return count < (int64_t)1 << 31 >> bits ? SN_I32 : result;
+}
+
 static void start_body(reduce_body *rb, sn_ix *kept, sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *in = &sn_node_get(lw->m, n->in[0])->type;
@@ -178,6 +192,7 @@ static void start_body(reduce_body *rb, sn_ix *kept, sn_lower *lw, sn_nd x, cons
     }
     sn_dtype dtype = sn_compute_dtype(in->dtype);
     if (rb->comb == SN_COMB_SUM || rb->comb == SN_COMB_PROD) dtype = sn_compute_dtype(n->type.dtype);
+    if (rb->comb == SN_COMB_SUM) dtype = sum_dtype(lw, x, dtype);
     if (rb->comb == SN_COMB_ANY || rb->comb == SN_COMB_ALL) dtype = SN_BOOL;
     rb->together = lw->nodes[x.i].together ? lw->nodes[x.i].together - 1u : in->rank;
     if (rb->together < in->rank) sn_ix_is_const(lw->m, in->shape[rb->together], &times);
@@ -193,8 +208,10 @@ uint32_t sn_lower_reduction(sn_lower *lw, sn_val *out, sn_nd x, const sn_ix *ind
     start_body(&rb, kept, lw, x, index);
     if (rb.n == 0) emit_reduce_body(lw, &rb, NULL, results);
     else sn_lower_reduce_nest(lw, results, rb.comb, rb.times, rb.dtypes, rb.extents, rb.n, emit_reduce_body, &rb);
-    for (uint32_t k = 0; k < rb.times; k++) out[k] = results[k];
+    sn_dtype t = sn_compute_dtype(sn_node_get(lw->m, x)->type.dtype);
     if (sn_combs[rb.comb].states > 1) out[0] = results[1];
+    else
+        for (uint32_t k = 0; k < rb.times; k++) out[k] = sn_put_cast(lw->m, lw->at, t, results[k]);
     return rb.times;
 }
 
@@ -209,5 +226,5 @@ sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index) {
         sn_val v = reduced_element(lw, &rb, at, 0);
         sum = sum.i ? sn_put_op2(lw->m, lw->at, sn_comb_lops[rb.comb], sum, v) : v;
     }
-    return sum;
+    return sum.i ? sn_put_cast(lw->m, lw->at, sn_compute_dtype(sn_node_get(lw->m, x)->type.dtype), sum) : sum;
 }

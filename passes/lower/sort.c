@@ -12,6 +12,9 @@
  * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
  * merges: blocks sort short parts, then what is kept of those.
  *
+ * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, and in a
+ * short row each element counts those before it.
+ *
  * Elements are compared as integers (order.c). Keys of 64 bits carry the position in a second temporary, and equal
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
  * by bit.
@@ -45,14 +48,12 @@ static sn_val goes_before(sn_order *o, sn_val other, sn_val mine, sn_val ties) {
 
 /* ---- kernels ---- */
 
-/* Loops over the rows and then over `count` elements of a row: the position in it. A thread owns an element: neighbours
- * in a row search nearly the same places, whatever order the result is stored in. */
-static sn_ix open_kernel(sn_order *o, int64_t count) {
+/* A kernel with loops over the rows. */
+static void open_rows(sn_order *o) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
     uint32_t n = 0;
     sn_lower_begin(o->lw);
-    sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_ELEMENT;
     for (uint32_t k = 0; k < o->type->rank; k++) {
         if (k == o->axis) continue;
         extents[n] = o->type->shape[k];
@@ -60,6 +61,13 @@ static sn_ix open_kernel(sn_order *o, int64_t count) {
         n++;
     }
     o->row = sn_ix_flatten(o->m, at, extents, n);
+}
+
+/* The same, and then over `count` elements of a row: the position in it. A thread owns an element: neighbours in a row search nearly
+ * the same places, whatever order the result is stored in. */
+static sn_ix open_kernel(sn_order *o, int64_t count) {
+    open_rows(o);
+    sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_ELEMENT;
     return sn_lower_open_loop(o->lw, "r", sn_ix_const(o->m, count));
 }
 
@@ -210,15 +218,22 @@ static void sort_and_merge(sn_order *o, int64_t length) {
     }
 }
 
+/* Some times what is kept of it. */
+static int64_t part_to_select(const sn_order *o) {
+    enum { TIMES = 8, SHORTEST = 32 };
+    int64_t length = SHORTEST;
+    while (length < TIMES * o->keep && length < PART) length *= 2;
+    return length;
+}
+
 /* Blocks sort parts of some times `keep` elements, then in the same way the places that these keep, until one part is
  * left: short parts take fewer steps, and most elements are met only once. Few elements are not worth another
  * kernel. */
 static void select_and_sort(sn_order *o) {
-    enum { TIMES = 8, SHORTEST = 32, MANY = 1 << 20 };
+    enum { FEW = 8, MANY = 1 << 20 };
     sn_runs lists[2], *from = NULL;
-    int64_t count = o->n, length = SHORTEST;
-    while (length < TIMES * o->keep && length < PART) length *= 2;
-    for (uint32_t k = 0; count > PART || (count > TIMES * length && o->rows * count > MANY); k ^= 1) {
+    int64_t count = o->n, length = part_to_select(o);
+    for (uint32_t k = 0; count > PART || (count > FEW * length && o->rows * count > MANY); k ^= 1) {
         lists[k] = new_runs(o, o->keep, length, count, false);
         sn_sort_blocks(o, from, length, &lists[k]);
         from = &lists[k];
@@ -227,9 +242,120 @@ static void select_and_sort(sn_order *o) {
     sn_sort_blocks(o, from, sn_pow2_ceil(count), NULL);
 }
 
+/* ---- few of a row, on a CPU ---- */
+
+/* The smallest item of the row behind the one before it; no item is there twice. */
+typedef struct pass {
+    sn_order *o;
+    const sn_runs *items;
+    sn_val before; /* none: the smallest of all */
+} pass;
+
+static void emit_pass(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    const pass *p = user;
+    sn_order *o = p->o;
+    yield[0] = sn_put_load(o->m, lw->at, p->items->keys, in_row(o, p->items, index[0]));
+    if (!p->before.i) return;
+    sn_val behind = op(o, SN_LOP_GT, yield[0], p->before);
+    yield[0] = sn_put_op3(o->m, lw->at, SN_LOP_SELECT, behind, yield[0], integer(o, SN_I64, INT64_MAX));
+}
+
+/* Twice the steps of a network for `length` elements: bits (bits + 1) / 2 for each digit of a key (sort_block.c). */
+static int64_t steps_twice(const sn_order *o, int64_t length) {
+    enum { WORD_BITS = 32 };
+    int64_t bits = 0;
+    while ((int64_t)1 << bits < length) bits++;
+    return sn_ceil_div(8 * sn_dtype_bytes(o->type->dtype), WORD_BITS - bits) * bits * (bits + 1);
+}
+
+/* A step shuffles, compares and keeps two halves where a pass loads, compares and keeps one. So passes are worth it where there are
+ * fewer of them. A long row is sorted in parts by all cores (select_and_sort), where a pass over it is one core's. */
+static bool takes_passes(const sn_order *o) {
+    int64_t part = o->n <= PART ? o->n : part_to_select(o), units = o->lw->cx->target->units;
+    int64_t cores = o->n <= PART || o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
+    return !o->lw->cx->target->is_gpu && !o->wide && 2 * o->keep * cores <= steps_twice(o, part);
+}
+
+/* Kernel of the passes first .. end - 1, behind what `last` has; what it finds last goes to `next`. */
+static void passes_of(sn_order *o, const sn_runs *items, const sn_runs *last, const sn_runs *next, int64_t first,
+                      int64_t end) {
+    sn_module *m = o->m;
+    sn_ix extent = sn_ix_const(m, o->n), zero = sn_ix_const(m, 0);
+    sn_dtype t = SN_I64;
+    pass p = {.o = o, .items = items};
+    open_rows(o);
+    sn_kern_get(m, o->lw->kern)->sched.cls = SN_SCHED_INNER;
+    if (first) p.before = sn_put_load(m, o->lw->at, last->keys, in_row(o, last, zero));
+    for (int64_t k = first; k < end; k++) {
+        sn_val found;
+        sn_lower_reduce_nest(o->lw, &found, SN_COMB_MIN, 1, &t, &extent, 1, emit_pass, &p);
+        store_item(o, (item){.key = found}, sn_ix_const(m, k), (sn_val){0});
+        p.before = found;
+    }
+    if (end < o->keep) sn_order_store(o, next->keys, in_row(o, next, zero), p.before, (sn_val){0});
+    sn_lower_end(o->lw, "sort passes");
+}
+
+/* All items of all rows to memory. */
+static sn_runs store_items(sn_order *o) {
+    sn_runs items = new_runs(o, o->n, o->n, o->n, true);
+    sn_ix e = open_kernel(o, o->n);
+    sn_order_store(o, items.keys, in_row(o, &items, e), sn_order_item(o, sn_order_element(o, e), e), (sn_val){0});
+    sn_lower_end(o->lw, "sort items");
+    return items;
+}
+
+/* As many passes over a row as it keeps elements. */
+static void select_by_passes(sn_order *o) {
+    enum { TOGETHER = 16 /* in a kernel, where they are written out */ };
+    sn_runs items = store_items(o), last = {0};
+    for (int64_t k = 0; k < o->keep; k += TOGETHER) {
+        int64_t end = smaller(k + TOGETHER, o->keep);
+        sn_runs next = last;
+        if (end < o->keep) next = new_runs(o, 1, o->n, o->n, true);
+        passes_of(o, &items, &last, &next, k, end);
+        last = next;
+    }
+}
+
+/* ---- short rows, on a CPU ---- */
+
+/* Items of a row that go before one of them. */
+typedef struct rank {
+    sn_order *o;
+    const sn_runs *items;
+    sn_val mine;
+} rank;
+
+static void emit_before(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
+    const rank *r = user;
+    sn_order *o = r->o;
+    sn_val other = sn_put_load(o->m, lw->at, r->items->keys, in_row(o, r->items, index[0]));
+    yield[0] = sn_put_cast(o->m, lw->at, SN_I32, op(o, SN_LOP_LT, other, r->mine));
+}
+
+/* Two comparisons take no longer than a step. */
+static bool takes_ranks(const sn_order *o) {
+    return !o->lw->cx->target->is_gpu && !o->wide && o->n <= PART && o->n <= steps_twice(o, o->n);
+}
+
+/* The rank of an item is the number of those before it. */
+static void sort_by_ranks(sn_order *o) {
+    sn_runs items = store_items(o);
+    sn_ix extent = sn_ix_const(o->m, o->n), e = open_kernel(o, o->n);
+    sn_dtype t = SN_I32;
+    rank r = {.o = o, .items = &items, .mine = sn_put_load(o->m, o->lw->at, items.keys, in_row(o, &items, e))};
+    sn_val before;
+    sn_lower_reduce_nest(o->lw, &before, SN_COMB_SUM, 1, &t, &extent, 1, emit_before, &r);
+    place_item(o, (item){.key = r.mine}, before, sn_ix_const(o->m, 0), NULL, o->n);
+    sn_lower_end(o->lw, "sort ranks");
+}
+
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
-    if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
+    if (takes_passes(o)) select_by_passes(o);
+    else if (takes_ranks(o)) sort_by_ranks(o);
+    else if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
     else if (o->n <= limit) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));
 }

@@ -619,6 +619,32 @@ static void refused_nbits(const char *operands, int64_t bits, int64_t block, con
 Test(onnx_read, packed_weights_that_are_none) {
     refused_nbits("x x x", 3, 16, "weights of 3 bits; 2, 4 and 8 are supported");
     refused_nbits("x x x", 4, 1, "32 x 4 weights in blocks of 1");
-    refused_nbits("x x x - list", 4, 16, "blocks of columns in an order of their own (operand g_idx)");
     refused_nbits("x x x", 4, 16, "packed weights of f32; bytes (u8) are wanted");
+}
+
+/* Blocks of columns: one for each. */
+Test(onnx_read, packed_weights_in_another_order) {
+    pb n = node_of("MatMulNBits", "x w s - list", "y"), g = {0};
+    put_text(&n, NODE_DOMAIN, "com.microsoft");
+    put_attr_int(&n, "N", 4);
+    put_attr_int(&n, "K", 32);
+    put_attr_int(&n, "block_size", 16);
+    put_value(&g, GRAPH_INPUT, "x", F32, "1 32");
+    put_value(&g, GRAPH_INPUT, "w", U8, "4 2 8");
+    put_value(&g, GRAPH_INPUT, "s", F32, "4 2");
+    put_i64s(&g, "list", "3", (int64_t[]){0, 1, 0}, 3);
+    put_message(&g, GRAPH_NODE, &n);
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 20);
+    refused(&m, "blocks of columns (operand g_idx) in i64[3]; 32 integers are wanted");
+}
+
+/* An output is of the dtype that the model declares. */
+Test(onnx_read, outputs_of_another_dtype) {
+    pb n = node_of("Neg", "x", "y"), g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "2");
+    put_message(&g, GRAPH_NODE, &n);
+    put_value(&g, GRAPH_OUTPUT, "y", U8, NULL);
+    pb m = model_of(&g, 20);
+    refused(&m, "it has elements of f32, the model declares u8: y");
 }

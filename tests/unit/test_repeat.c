@@ -98,6 +98,16 @@ Test(repeat, is_not_read_from_outside, .init = begin, .fini = end) {
     fails("operand 2 is a value inside of repeat 1, which is over");
 }
 
+/* Also where nobody reads what the loop ends with. */
+Test(repeat, inside_alone_is_not_read, .init = begin, .fini = end) {
+    unsigned loop = sn_repeat_begin(g);
+    sn_node h = sn_repeat_state(g, loop, 0, sn_input(g, "x", SN_F32, SN_LIST(3))), next = sn_neg(g, h), r[1];
+    sn_repeat e = ended(loop, 4, &h, &next, NULL);
+    sn_repeat_end(r, g, &e);
+    sn_output(g, "y", next);
+    fails("output y is a value inside of repeat 1");
+}
+
 Test(repeat, has_an_end, .init = begin, .fini = end) {
     sn_node h = sn_repeat_state(g, sn_repeat_begin(g), 0, sn_input(g, "x", SN_F32, SN_LIST(3)));
     sn_output(g, "y", sn_neg(g, h));

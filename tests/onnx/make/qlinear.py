@@ -128,3 +128,7 @@ def make(family):
             zero = family.uniform(6, 6, low=0, high=15)
         inputs = [wide.astype(dtype), weights, scale, zero, None, family.normal(6) if more == 3 else None]
         case("matmul_nbits_" + nm, "MatMulNBits", inputs, known=(1, 2, 3), K=83, N=6, bits=bits, block_size=16)
+    # A block for each column, in no order.
+    inputs = [wide, bytes_of(np.uint8, 6, 6, 8), family.uniform(6, 6, low=0.01, high=0.1), None]
+    inputs.append(family.integers(0, 6, 83).astype(np.int32))
+    case("matmul_nbits_4_g_idx", "MatMulNBits", inputs, known=(1, 2, 4), K=83, N=6, bits=4, block_size=16)
