@@ -1,8 +1,8 @@
 /* precision.c: which values of a kernel are needed only as exactly as a half-precision result shows.
  *
  * A value is coarse when everything it is used for ends in a store of f16 or bf16, and nothing on the way magnifies a
- * relative error: products, quotients, roots, max and min, and reductions of them (a difference does, where it
- * cancels). The results of halves have 8 or 11 significant bits; an expansion of f32 with 17 good bits cannot be told
+ * relative error: products, quotients, roots, tanh and its like, max and min, and reductions of them (a difference does,
+ * where it cancels). The results of halves have 8 or 11 significant bits; an expansion of f32 with 17 good bits cannot be told
  * from an exact one in them. Tests, comparisons, logarithms, exponents and whatever is kept in f32 ask for more. One
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
@@ -29,6 +29,10 @@ static bool hands_on(sn_lop op) {
     case SN_LOP_SQRT:
     case SN_LOP_RSQRT:
     case SN_LOP_RECIPROCAL:
+    case SN_LOP_TANH: /* x f'(x) / f(x) is 1 at most, here and below */
+    case SN_LOP_ERF:
+    case SN_LOP_ATAN:
+    case SN_LOP_ASINH:
     case SN_LOP_SELECT: return true;
     default: return false;
     }
