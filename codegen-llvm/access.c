@@ -708,21 +708,47 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
     }
 }
 
+/* How many lanes of a vector are in front of the bound that they are tested against; NULL: the mask says something else. */
+static lv lanes_in_front(sn_gen *g, sn_val mask) {
+    sn_em *em = &g->em;
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
+    int64_t step;
+    if (r->op != SN_LOP_IN) return NULL;
+    sn_ix e = sn_gen_resolve(g, r->ix), bound = sn_gen_resolve(g, r->bound);
+    if (!sn_ix_coef(g->m, e, g->lane_axis, &step) || step != 1 || sn_ix_range(g->m, e).lo < 0) return NULL;
+    if (sn_ix_uses_axis(g->m, bound, g->lane_axis)) return NULL;
+    lv left = sn_gen_ix(g, sn_ix_sub(g->m, bound, at_lane(g, e, 0))), most = sn_em_i(em, left, g->lanes),
+       none = sn_em_i(em, left, 0);
+    left = em_select(em, em_icmp(em, LLVMIntSLT, left, most), left, most);
+    left = em_select(em, em_icmp(em, LLVMIntSGT, left, none), left, none);
+    return LLVMBuildIntCast2(em->b, left, em->cg->i32, true, "");
+}
+
 /* The store of a load that is an asynchronous copy; false when the pieces are no such size. */
 static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
+    sn_em *em = &g->em;
     access to = access_of(g, s), a = access_of(g, from);
     sn_val mask_id = sn_stmt_mask(from);
     lv mask = mask_id.i ? sn_gen_val(g, mask_id) : g->ahead;
-    if (mask_id.i && g->ahead) mask = em_and(&g->em, mask, g->ahead);
+    if (mask_id.i && g->ahead) mask = em_and(em, mask, g->ahead);
     uint32_t piece = g->lanes <= 1 ? 1 : to.piece < a.piece ? to.piece : a.piece;
     uint32_t bytes = piece * sn_dtype_bytes(a.b->dtype);
-    if ((bytes != 4 && bytes != 8 && bytes != 16) || (mask && sn_em_lanes(mask) > 1)) return false;
+    if (bytes != 4 && bytes != 8 && bytes != 16) return false;
     if (piece > 1 && (a.reversed || to.reversed)) return false;
+    lv some = NULL;
+    if (mask && sn_em_lanes(mask) > 1) {
+        lv lanes = piece == g->lanes && !g->ahead ? lanes_in_front(g, mask_id) : NULL;
+        if (!lanes) return false;
+        some = em_imul(em, lanes, sn_em_i(em, lanes, sn_dtype_bytes(a.b->dtype)));
+        mask = em_icmp(em, LLVMIntNE, lanes, sn_em_i(em, lanes, 0));
+    } else if (mask) {
+        some = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), sn_em_ci(em->cg->i32, 0));
+    }
     for (uint32_t i = 0; i < g->lanes; i += piece) {
         lv q = address(g, &to, at_lane(g, to.e, i)), p = address(g, &a, at_lane(g, a.e, i));
         /* A copy of no bytes reads none. What runs ahead stands among products, which an instruction less is worth. */
-        if (mask && !g->runs_ahead) p = em_select(&g->em, mask, p, g->memory[a.id.i]);
-        sn_gen_copy_piece(g, q, p, bytes, mask);
+        if (mask && !g->runs_ahead) p = em_select(em, mask, p, g->memory[a.id.i]);
+        sn_gen_copy_piece(g, q, p, bytes, some);
     }
     return true;
 }

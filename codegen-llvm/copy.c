@@ -2,7 +2,8 @@
  *
  *     %0 = load x[i]   store s[j], %0        in a bulk nest
  *
- * becomes cp.async. Pieces are 4, 8 or 16 bytes; a masked copy fills with zeros. A thread waits for its own copies at
+ * becomes cp.async. Pieces are 4, 8 or 16 bytes; a masked copy fills with zeros, also behind the
+ * last lane that its test lets through. A thread waits for its own copies at
  * the end of a block.x axis that is bulk. Copies of a bulk loop inside one are a group for each iteration, and its
  * await loop waits for one group at a time:
  *
@@ -27,15 +28,14 @@ void sn_gen_make_copies(sn_gen *g) {
     }
 }
 
-/* One piece: `bytes` bytes from global p to shared q, or zeros. */
-void sn_gen_copy_piece(sn_gen *g, lv q, lv p, uint32_t bytes, lv mask) {
+/* One piece: `bytes` bytes from global p to shared q, or zeros behind the first `some` of them (none: all). */
+void sn_gen_copy_piece(sn_gen *g, lv q, lv p, uint32_t bytes, lv some) {
     sn_em *em = &g->em;
     char name[64];
     snprintf(name, sizeof name, "llvm.nvvm.cp.async.%s.shared.global.%u%s", bytes == 16 ? "cg" : "ca", bytes,
-             mask ? ".s" : "");
-    lv args[3] = {q, p, NULL};
-    if (mask) args[2] = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), sn_em_ci(em->cg->i32, 0));
-    sn_em_call(em, name, NULL, args, mask ? 3 : 2);
+             some ? ".s" : "");
+    lv args[3] = {q, p, some};
+    sn_em_call(em, name, NULL, args, some ? 3 : 2);
     g->copying = true;
 }
 

@@ -488,7 +488,7 @@ void sn_gen_tail_end(sn_gen *g, sn_gen_tail *t);
 
 /* ---- copy.c ---- */
 void sn_gen_make_copies(sn_gen *g);
-void sn_gen_copy_piece(sn_gen *g, lv to, lv from, uint32_t bytes, lv mask);
+void sn_gen_copy_piece(sn_gen *g, lv to, lv from, uint32_t bytes, lv some);
 /* What was copied since the last one is a group; all but so many groups have come. */
 void sn_gen_commit_copies(sn_gen *g);
 void sn_gen_wait_copies(sn_gen *g, int64_t under_way);

@@ -57,14 +57,18 @@ static bool find_inner(inner_axes *in, sn_gen *g, sn_stmt s, const sn_stmt_rec *
     return true;
 }
 
-/* The first and last position of e in the inner axes, in which it is monotone. */
+/* The first and last position of e in the inner axes, in each of which it is monotone. */
 static bool find_ends(sn_ix *first, sn_ix *last, sn_gen *g, sn_ix e, const inner_axes *in) {
+    sn_ix low[MAX_INNER], high[MAX_INNER];
     int64_t c;
     if (sn_ix_uses_vals(g->m, e)) return false;
-    for (uint32_t k = 0; k < in->n; k++)
-        if (!sn_ix_coef(g->m, e, in->at[k], &c) || c < 0) return false;
-    *first = sn_ix_subst(g->m, e, in->at, in->first, in->n);
-    *last = sn_ix_subst(g->m, e, in->at, in->last, in->n);
+    for (uint32_t k = 0; k < in->n; k++) {
+        if (!sn_ix_coef(g->m, e, in->at[k], &c)) return false;
+        low[k] = c < 0 ? in->last[k] : in->first[k];
+        high[k] = c < 0 ? in->first[k] : in->last[k];
+    }
+    *first = sn_ix_subst(g->m, e, in->at, low, in->n);
+    *last = sn_ix_subst(g->m, e, in->at, high, in->n);
     return true;
 }
 

@@ -299,7 +299,18 @@ static void across_warp(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *
     if (g->status == SN_OK) sn_gen_warp_reduce(g, st, state, (uint32_t)n);
 }
 
-/* The reduction of the same combiners that the region yields as it is, if nothing else in it has a region; 0: none. */
+/* Does a statement of the region besides its yield take a result of `part`? */
+static bool feeds_more(const sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *part) {
+    for (sn_stmt t = s->first; t.i && t.i != s->last.i; t = sn_stmt_get(g->m, t)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (r->in[i].i - part->result.i < part->n_results) return true;
+    }
+    return false;
+}
+
+/* The reduction of the same combiners that the region yields as it is, and has no other use for, if nothing else in it has a
+ * region; 0: none. */
 static sn_stmt_rec *part_of(const sn_gen *g, const sn_stmt_rec *s) {
     sn_stmt_rec *part = NULL;
     const sn_stmt_rec *yield = sn_stmt_get(g->m, s->last);
@@ -313,7 +324,7 @@ static sn_stmt_rec *part_of(const sn_gen *g, const sn_stmt_rec *s) {
         if (part->combs[c] != s->combs[c] || s->combs[c] == SN_COMB_SUMEXP) return NULL;
     for (uint32_t k = 0; k < s->n_results && part; k++)
         if (yield->in[k].i != part->result.i + k) return NULL;
-    return part;
+    return part && !feeds_more(g, s, part) ? part : NULL;
 }
 
 /* Lanes that are combined behind s: those of the innermost part. 0: none. */

@@ -17,7 +17,8 @@
  * Tiles are of four kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
  * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin
  * anywhere); the same one behind the other, where a block walks its columns from end to end; and several whole rows. The
- * last two wait for nobody. The sums of other parts pass from block to block as those of scan_columns.c do.
+ * last two wait for nobody. The sums of other parts pass from block to block as those of scan_columns.c do. Parts of long
+ * rows of one column are warps' (scan_warps.c).
  *
  *     loop g in 1990 : grid {                                   256 columns, each of which is a thread's
  *       loop x in 256 : block.x { store k_c0[x], 0 }
@@ -302,14 +303,14 @@ static bool choose_part(sn_tiles *t) {
     int64_t few = SN_CUT_TILE_TURNS * units, each = t->outer * t->side;
     t->steps = tile_of(t) / (t->pieces * line_pitch(t));
     while (t->steps >= 2 * SN_CUT_TILE_LEAST && each * (t->length / (t->pieces * t->steps)) < few) t->steps /= 2;
-    if (t->least < SN_BANK && t->width == 1 && t->pieces == t->threads)
-        t->lanes = t->vector, t->steps -= t->steps % t->lanes;
-    else t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
+    t->group = t->width < SN_WARP ? SN_CUT_GROUP : SN_CUT_COLUMN_GROUP;
+    if ((t->warps = sn_tile_by_warps(t))) return t->parts > 1;
+    if (t->inner == 1) return false;
+    t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
     if (t->steps < SN_CUT_TILE_LEAST - 1) return false;
     t->rows = t->pieces * t->steps;
     t->pitch = t->rows * t->width;
     t->parts = sn_ceil_div(t->length, t->rows);
-    t->group = t->width < SN_WARP ? SN_CUT_GROUP : SN_CUT_COLUMN_GROUP;
     if (t->flat) narrow_vector(t, t->rows * t->inner);
     if (t->flat && t->outer > 1) narrow_vector(t, t->length * t->inner);
     if (!t->flat) t->pitch = line_pitch(t);
@@ -381,7 +382,8 @@ static bool choose(sn_tiles *t) {
     bool aligned = t->length * t->least % c->cx->target->vector_bytes == 0;
     if (of_row <= SN_CUT_TILE_ROW && t->inner == 1 && (t->length <= SN_FLAT_ALONE ? !t->reverse : aligned))
         return false;
-    if (t->inner == 1 && t->outer > 1 && of_row > SN_CUT_TILE_ROW)
+    bool few = t->outer < 2 * c->cx->target->units && t->length >= SN_CUT_LENGTH;
+    if (t->inner == 1 && t->outer > 1 && of_row > SN_CUT_TILE_ROW && !few)
         return false; /* a row is a block's own (class inner) */
     if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
     if (!narrow && are_wide(t)) return choose_columns(t);
@@ -402,22 +404,26 @@ static uint32_t blocks_of(const sn_tiles *t) {
 }
 
 bool sn_scan_tiles(sn_scan_cut *c) {
-    sn_tiles t = {.c = c, .m = c->m, .k = c->k, .turns = 1, .lanes = 1};
+    sn_tiles t = {.c = c, .m = c->m, .k = c->k, .turns = 1};
     if (!look(&t)) return false;
     sn_module *m = c->m;
     t.active = t.batch / t.turns * t.pieces * t.width;
     c->parts = t.parts;
     sn_tile_grid(&t);
     sn_tile_fetch_ahead(&t, blocks_of(&t));
-    sn_tile_copy_in(&t);
-    sn_tile_sum(&t);
-    sn_tile_scan(&t);
-    if (sn_tile_stays(&t)) sn_tile_copy_out(&t);
+    if (t.warps) {
+        sn_tile_scan_by_warps(&t);
+    } else {
+        sn_tile_copy_in(&t);
+        sn_tile_sum(&t);
+        sn_tile_scan(&t);
+        if (sn_tile_stays(&t)) sn_tile_copy_out(&t);
+    }
     sn_kern_dead_code(m, c->k);
     sn_kern_collect_params(m, c->k);
     sn_kern_rec *k = sn_kern_get(m, c->k);
-    k->sched.block_x = (uint32_t)t.threads;
-    k->sched.block_y = 1;
+    k->sched.block_x = (uint32_t)(t.warps ? SN_WARP : t.threads);
+    k->sched.block_y = t.warps ? SN_CUT_WARPS : 1;
     k->sched.min_blocks = t.stages ? (uint32_t)t.resident : blocks_of(&t);
     k->scheduled = true;
     return true;

@@ -1,5 +1,5 @@
-/* scan_tiles.h: a scan that is done tile by tile, for the three files that make its kernel: its shape (scan_tiles.c), its
- * block and its copies (scan_tiles_copy.c), its sums (scan_tiles_sums.c).
+/* scan_tiles.h: a scan that is done tile by tile, for the files that make its kernel: its shape (scan_tiles.c), its block and
+ * its copies (scan_tiles_copy.c), its sums (scan_tiles_sums.c), and all of these where warps scan a row (scan_warps.c).
  */
 #ifndef SN_PASSES_LOOPS_SCAN_TILES_H
 #define SN_PASSES_LOOPS_SCAN_TILES_H
@@ -24,8 +24,8 @@ typedef struct sn_tiles {
     bool across; /* lanes have neighbouring rows, not neighbouring pieces of one */
     bool reverse, whole, flat;        /* steps go down in memory; rows are not cut; a tile is one piece of memory */
     int64_t batch, rows, width, side; /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
+    bool warps;                       /* a part of a single row, which warps scan (scan_warps.c) */
     int64_t pieces, steps;            /* of a column; of a piece */
-    int64_t lanes;                    /* steps that are neighbours in shared memory, which a thread takes at once */
     int64_t turns;                    /* of a thread, each with a piece */
     int64_t threads, active, vector;  /* of a block; that have a piece; elements that are copied at once */
     int64_t pitch, pad;               /* elements of a row in shared memory; in front of the first one */
@@ -46,7 +46,6 @@ typedef struct sn_tiles {
     sn_buf before[SN_CUT_ACCUMS], all[SN_CUT_ACCUMS]; /* registers: of pieces before in the part; of the part */
     sn_buf earlier[SN_CUT_ACCUMS];                    /* ... of the parts before */
     sn_buf carried[SN_CUT_ACCUMS];                    /* ... of the parts that the block has walked */
-    sn_val alone[SN_CUT_ACCUMS];                      /* the same where the block has one column */
 } sn_tiles;
 
 static inline sn_ix sn_tile_const(const sn_tiles *t, int64_t x) { return sn_ix_const(t->m, x); }
@@ -122,11 +121,6 @@ static inline bool sn_tile_stays(const sn_tiles *t) {
 /* Elements behind the last whole vector of all. */
 static inline int64_t sn_tile_rest(const sn_tiles *t) { return t->outer * t->length * t->inner % t->vector; }
 
-/* Is a block's part one of a single column, of which each thread has a piece? */
-static inline bool sn_tile_is_alone(const sn_tiles *t) {
-    return t->parts > 1 && t->width == 1 && t->pieces == t->threads;
-}
-
 /* The column of thread x, the number of its piece of it, and, in a turn, of its row. */
 static inline sn_ix sn_tile_column(const sn_tiles *t, sn_ix x) { return sn_ix_modc(t->m, x, t->width); }
 static inline sn_ix sn_tile_piece(const sn_tiles *t, sn_ix x) {
@@ -159,6 +153,12 @@ void sn_tile_copy_out(sn_tiles *t);
 sn_ix sn_tile_lead(const sn_tiles *t);
 /* The element that line number `line` of a tile that is no single piece of memory begins with. */
 sn_ix sn_tile_line_start(const sn_tiles *t, sn_ix line);
+
+/* ---- scan_warps.c ---- */
+
+/* Can warps scan the parts, of which all threads have pieces? Then those are whole vectors. */
+bool sn_tile_by_warps(sn_tiles *t);
+void sn_tile_scan_by_warps(sn_tiles *t);
 
 /* ---- scan_tiles_sums.c ---- */
 

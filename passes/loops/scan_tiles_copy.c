@@ -95,7 +95,6 @@ static sn_ix first_whole(const sn_tiles *t) {
 /* Where element e of the tile is in shared memory. */
 static sn_ix place_of(const sn_tiles *t, sn_ix e) {
     int64_t of_row = t->rows * t->width;
-    if (t->lanes > 1) return sn_tile_plus(t, e, sn_tile_times(t, sn_ix_divc(t->m, e, t->steps), t->lanes));
     if (t->pitch == of_row) return sn_ix_addc(t->m, e, t->pad);
     return sn_ix_addc(t->m, sn_tile_plus(t, e, sn_tile_times(t, sn_ix_divc(t->m, e, of_row), t->pitch - of_row)),
                       t->pad);
@@ -206,7 +205,6 @@ int64_t sn_tile_staged(const sn_tiles *t) {
     int64_t at_once = t->threads * t->vector, n = sn_tile_elements(t);
     if (!t->flat) return sn_ceil_div(t->rows, lines_of(t)) * lines_of(t) * t->pitch;
     n = sn_ceil_div(tile_vectors(t), t->threads) * at_once;
-    if (t->lanes > 1) n += sn_ceil_div(n, t->steps) * t->lanes;
     if (t->whole) n += (n - 1) / (t->rows * t->width) * (t->pitch - t->rows * t->width);
     int64_t walked = t->whole ? (t->batch - 1) * t->pitch + t->pieces * t->steps * t->width : n;
     if (t->moved) walked += t->vector - 1;
@@ -253,7 +251,7 @@ void sn_tile_copy_in(sn_tiles *t) {
 void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks) {
     sn_module *m = t->m;
     int64_t running = blocks * t->c->cx->target->units, ahead = running / 2, whole = t->length / t->rows;
-    if (!sn_tile_is_alone(t) || t->outer > 1 || whole < SN_CUT_TILE_WAVES * running) return;
+    if (!t->warps || t->outer > 1 || whole < SN_CUT_TILE_WAVES * running) return;
     sn_ix part = t->reverse ? sn_ix_sub(m, sn_tile_const(t, t->parts - 1), t->part) : t->part;
     sn_ix later = sn_ix_addc(m, part, t->reverse ? -ahead : ahead);
     sn_cursor at = sn_at_end(t->k, t->grid);

@@ -1,8 +1,7 @@
 /* scan_tiles_sums.c: the sums of a scan that is done tile by tile (scan_tiles.c).
  *
- * A thread sums up its piece of a column, from shared memory. What the pieces before it come to is a prefix over the threads
- * of the block where there is one column; else each piece takes in the groups of pieces before its own, and the
- * pieces before it in that. What the parts before come to passes through posted buffers: a part posts its sums, the last part of each group what the
+ * A thread sums up its piece of a column, from shared memory. What the pieces before it come to: each piece takes in the
+ * groups of pieces before its own, and the pieces before it in that. What the parts before come to passes through posted buffers: a part posts its sums, the last part of each group what the
  * group comes to, and so on, and each part takes in those before it in its group and the groups before. Then each thread walks its piece once more.
  *
  * A thread that has a column of all parts, one behind the other, keeps what stands before the next one, as it makes that.
@@ -37,10 +36,6 @@ static void make_step(sn_tiles *t, step *out, sn_cursor at, sn_ix x, sn_ix turn,
     if (!t->flat) out->place = sn_tile_plus(t, sn_tile_times(t, row, t->pitch), sn_tile_column(t, x));
     if (t->skewed) out->place = sn_tile_plus(t, out->place, sn_ix_modc(m, sn_tile_line_start(t, row), t->vector));
     out->place = sn_ix_addc(m, sn_tile_plus(t, out->place, sn_tile_lead(t)), t->pad);
-    if (t->lanes > 1) {
-        if (t->reverse) piece = sn_ix_sub(m, sn_tile_const(t, t->pieces - 1), piece);
-        out->place = sn_tile_plus(t, out->place, sn_tile_times(t, piece, t->lanes));
-    }
     int64_t beyond = t->parts * t->rows - t->length;
     sn_ix position = t->whole ? lo : sn_tile_plus(t, sn_tile_times(t, t->part, t->rows), lo);
     if (t->reverse && !t->whole) position = sn_ix_addc(m, position, -beyond);
@@ -146,35 +141,25 @@ static void sum_pieces(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
     sn_ix x;
     sn_cursor in = sn_tile_threads(t, t->active, &x);
-    sn_axis turns = sn_axis_new(m, "u", sn_tile_const(t, t->steps / t->lanes)), lane = {0};
-    sn_ix u = sn_tile_times(t, sn_ix_axis(m, turns), t->lanes);
+    sn_axis turns = sn_axis_new(m, "u", sn_tile_const(t, t->steps));
+    sn_ix u = sn_ix_axis(m, turns);
     sn_comb combs[SN_CUT_ACCUMS];
     sn_dtype dtypes[SN_CUT_ACCUMS];
     sn_val taken[SN_CUT_ACCUMS];
     step st;
     for (uint32_t i = 0; i < c->n; i++) combs[i] = sn_tile_comb(t, i), dtypes[i] = sn_tile_dtype(t, i);
-    sn_stmt reduce = sn_put_reduce(m, in, turns, SN_AXIS_UNROLL, combs, c->n, dtypes), inner = reduce;
-    if (t->lanes > 1) {
-        lane = sn_axis_new(m, "v", sn_tile_const(t, t->lanes));
-        inner = sn_put_reduce(m, sn_at_end(t->k, reduce), lane, SN_AXIS_VECTOR, combs, c->n, dtypes);
-        u = sn_tile_plus(t, u, sn_ix_axis(m, lane));
-    }
-    sn_cursor at = sn_at_end(t->k, inner);
+    sn_stmt reduce = sn_put_reduce(m, in, turns, SN_AXIS_UNROLL, combs, c->n, dtypes);
+    sn_cursor at = sn_at_end(t->k, reduce);
     make_step(t, &st, at, x, sn_tile_const(t, 0), u);
     sn_stmt nest = sn_stmt_clone(m, at, c->nest);
     st.from[c->outer.n] = sn_stmt_axis(m, nest);
     take_staged(t, sn_at_before(m, nest), nest, &st);
     move_step(t, sn_at_before(m, nest), nest, &st, taken, NULL, u);
     sn_put_yield(m, at, taken, c->n);
-    for (uint32_t i = 0; i < c->n; i++) taken[i] = sn_result(sn_stmt_get(m, inner), i);
-    if (t->lanes > 1) sn_put_yield(m, sn_at_end(t->k, reduce), taken, c->n);
     for (uint32_t i = 0; i < c->n; i++) {
-        bool alone = sn_tile_is_alone(t);
-        t->own[i] =
-            alone ? sn_tile_reg(t, "o", i, dtypes[i])
-                  : sn_tile_buffer(t, "o", i, dtypes[i], SN_BUF_SHARED, t->active + pieces_together(t) * t->width);
-        sn_put_store(m, in, t->own[i], sn_tile_is_alone(t) ? t->thread : sn_tile_own(t, x),
-                     sn_result(sn_stmt_get(m, reduce), i));
+        int64_t n = t->active + pieces_together(t) * t->width;
+        t->own[i] = sn_tile_buffer(t, "o", i, dtypes[i], SN_BUF_SHARED, n);
+        sn_put_store(m, in, t->own[i], sn_tile_own(t, x), sn_result(sn_stmt_get(m, reduce), i));
     }
 }
 
@@ -196,26 +181,6 @@ static sn_val combine_run(sn_tiles *t, sn_cursor at, uint32_t i, sn_buf b, sn_ix
     else x = sn_put_load(m, in, b, e);
     sn_put_yield(m, in, &x, 1);
     return sn_result(sn_stmt_get(m, reduce), 0);
-}
-
-/* One column: the threads of the block are its pieces, in order. */
-static void scan_threads(sn_tiles *t) {
-    sn_module *m = t->m;
-    for (uint32_t i = 0; i < t->c->n; i++) {
-        sn_ix x;
-        sn_comb comb = sn_tile_comb(t, i);
-        sn_dtype dtype = sn_tile_dtype(t, i);
-        sn_axis ax = sn_axis_new(m, "x", sn_tile_const(t, t->threads));
-        sn_stmt reduce = sn_put_reduce(m, sn_at_end(t->k, t->grid), ax, SN_AXIS_BLOCK_X, &comb, 1, &dtype);
-        sn_cursor at = sn_at_end(t->k, reduce);
-        sn_val own = sn_put_load(m, at, t->own[i], sn_ix_axis(m, ax));
-        sn_put_yield(m, at, &own, 1);
-        t->alone[i] = sn_result(sn_stmt_get(m, reduce), 0);
-        at = sn_tile_threads(t, t->threads, &x);
-        t->before[i] = sn_tile_reg(t, "b", i, dtype);
-        own = sn_put_accum(m, at, comb, sn_put_load(m, at, t->own[i], x), x, true);
-        sn_put_store(m, at, t->before[i], t->thread, own);
-    }
 }
 
 /* What groups of pieces come to; then each piece takes in the groups before its own, and the pieces before in that. */
@@ -282,23 +247,7 @@ static sn_ix place_in(const sn_tiles *t, const level *l, sn_ix number) {
     return sn_tile_plus(t, l->place, sn_tile_times(t, number, l->apart));
 }
 
-/* One column: the block as a whole asks. */
-static sn_val combine_posted(sn_tiles *t, uint32_t i, sn_buf posted, const level *l) {
-    sn_module *m = t->m;
-    sn_comb comb = sn_tile_comb(t, i);
-    sn_dtype dtype = sn_tile_dtype(t, i);
-    sn_axis x = sn_axis_new(m, "x", sn_tile_const(t, t->threads));
-    sn_stmt reduce = sn_put_reduce(m, sn_at_end(t->k, t->grid), x, SN_AXIS_BLOCK_X, &comb, 1, &dtype);
-    sn_cursor in = sn_at_end(t->k, reduce);
-    sn_ix number = sn_ix_axis(m, x);
-    sn_val wanted = sn_put_in(m, in, number, sn_ix_sub(m, l->number, l->first));
-    sn_val e = sn_put_load_masked(m, in, posted, place_in(t, l, sn_tile_plus(t, l->first, number)), wanted,
-                                  sn_tile_identity(t, in, i));
-    sn_put_yield(m, in, &e, 1);
-    return sn_result(sn_stmt_get(m, reduce), 0);
-}
-
-/* Several columns: pieces of each ask for a share, all at once, and put together what they have got. */
+/* Pieces of each column ask for a share, all at once, and put together what they have got. */
 static sn_val combine_columns(sn_tiles *t, sn_cursor *at, sn_ix *x, uint32_t i, sn_buf posted, sn_buf slots,
                               const level *l) {
     sn_module *m = t->m;
@@ -350,25 +299,6 @@ static void next_level(sn_tiles *t, level *l) {
     l->n /= t->group;
 }
 
-static sn_val look_back_alone(sn_tiles *t, uint32_t i) {
-    sn_module *m = t->m;
-    sn_val all = t->alone[i], out = {0}, posts = {0};
-    level l = first_level(t);
-    for (uint32_t which = 0;; which++) {
-        sn_cursor at = sn_at_end(t->k, t->grid);
-        sn_buf posted = new_posted(t, which, i, l.n);
-        if (posts.i) sn_put_store_masked(m, at, posted, place_in(t, &l, l.number), all, posts);
-        else sn_put_store(m, at, posted, place_in(t, &l, l.number), all);
-        bool more = has_more(t, &l);
-        sn_val before = combine_posted(t, i, posted, &l);
-        out = which ? sn_tile_combine(t, at, i, before, out) : before;
-        if (!more) return out;
-        all = sn_tile_combine(t, at, i, before, all);
-        posts = sn_tile_both(t, at, ends_group(t, at, &l), posts);
-        next_level(t, &l);
-    }
-}
-
 /* The last piece of each column has what the part comes to, and posts it. */
 static void look_back(sn_tiles *t, uint32_t i) {
     sn_module *m = t->m;
@@ -417,12 +347,8 @@ void sn_tile_carry(sn_tiles *t) {
 void sn_tile_sum(sn_tiles *t) {
     if (t->pieces == 1 && (t->parts == 1 || t->stages)) return;
     sum_pieces(t);
-    if (sn_tile_is_alone(t)) scan_threads(t);
-    else scan_pieces(t);
-    for (uint32_t i = 0; i < t->c->n && t->parts > 1; i++) {
-        if (sn_tile_is_alone(t)) t->alone[i] = look_back_alone(t, i);
-        else look_back(t, i);
-    }
+    scan_pieces(t);
+    for (uint32_t i = 0; i < t->c->n && t->parts > 1; i++) look_back(t, i);
 }
 
 /* ---- the scan itself ---- */
@@ -440,15 +366,11 @@ static void walk_tile(sn_tiles *t, sn_stmt nest) {
     for (uint32_t i = 0; i < c->n; i++) {
         start[i] = t->pieces == 1 && t->parts == 1 ? (sn_val){0} : sn_put_load(m, in, t->before[i], t->thread);
         if (t->parts == 1 || t->stages) continue;
-        sn_val earlier = sn_tile_is_alone(t) ? t->alone[i] : sn_put_load(m, in, t->earlier[i], t->thread);
-        start[i] = sn_tile_combine(t, in, i, earlier, start[i]);
+        start[i] = sn_tile_combine(t, in, i, sn_put_load(m, in, t->earlier[i], t->thread), start[i]);
     }
     sn_ix turn = sn_tile_const(t, 0);
     if (t->turns > 1) in = sn_tile_loop(t, in, "w", t->turns, SN_AXIS_UNROLL, &turn);
-    sn_ix v = sn_tile_const(t, 0);
-    sn_cursor at = sn_tile_loop(t, in, "u", t->steps / t->lanes, SN_AXIS_UNROLL, &u);
-    if (t->lanes > 1) at = sn_tile_loop(t, at, "v", t->lanes, SN_AXIS_VECTOR, &v);
-    u = sn_tile_plus(t, sn_tile_times(t, u, t->lanes), v);
+    sn_cursor at = sn_tile_loop(t, in, "u", t->steps, SN_AXIS_UNROLL, &u);
     make_step(t, &st, at, x, turn, u);
     sn_stmt_insert(m, at, nest);
     st.from[c->outer.n] = sn_stmt_axis(m, nest);
