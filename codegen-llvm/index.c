@@ -271,10 +271,26 @@ static bool has_margins(const sn_gen *g) {
     return true;
 }
 
+/* A tensor copy is told where it begins, and nothing of what the nest says of each element. */
+static bool is_narrow_box(sn_gen *g, sn_stmt s) {
+    enum { FIRST_SM = 90 };
+    const char *why_not;
+    sn_box box;
+    bool copies = g->gpu && g->em.cg->target->sm >= FIRST_SM && sn_stmt_get(g->m, s)->bulk && sn_is_box(g->m, s);
+    if (!copies || !sn_box_find(&box, &why_not, g->m, s)) return false;
+    bool all = narrow(g, box.shared_at, sn_dtype_bytes(sn_buf_get(g->m, box.shared)->dtype));
+    for (uint32_t k = 0; k < box.rank; k++)
+        all &= narrow(g, box.dims[k].at, 1) && (!box.dims[k].tap.i || narrow(g, box.dims[k].tap, 1));
+    return all;
+}
+
 sn_status sn_gen_index_width(sn_gen *g) {
     bool all = g->gpu && g->grid <= INT32_MAX && has_margins(g);
-    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s))
-        if (!statement_is_narrow(g, sn_stmt_get(g->m, s))) all = false;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern), next; s.i; s = next) {
+        bool box = is_narrow_box(g, s);
+        if (!box && !statement_is_narrow(g, sn_stmt_get(g->m, s))) all = false;
+        next = box ? sn_stmt_walk_skip(g->m, s) : sn_stmt_walk_next(g->m, s);
+    }
     g->index = all ? g->em.cg->i32 : g->em.cg->i64;
     return g->status;
 }

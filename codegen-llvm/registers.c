@@ -99,8 +99,12 @@ static void keep(sn_gen *g, struct sn_gen_registers *r, element *e, lv x, lv sto
     }
 }
 
-static void align(const sn_gen *g, sn_buf b, lv access, uint32_t lanes) {
-    LLVMSetAlignment(access, sn_dtype_bytes(sn_buf_get(g->m, b)->dtype) * (g->gpu ? lanes : 1));
+/* Neighbours that stay in memory after all are accessed together, where LLVM knows that they may be. */
+static void align(const sn_gen *g, sn_buf b, lv access, int64_t first, uint32_t lanes) {
+    enum { TOGETHER = 16 };
+    uint32_t bytes = sn_dtype_bytes(sn_buf_get(g->m, b)->dtype), aligned = bytes * lanes;
+    while (first >= 0 && aligned < TOGETHER && first * bytes % (2 * aligned) == 0) aligned *= 2;
+    LLVMSetAlignment(access, g->gpu ? aligned : bytes);
 }
 
 /* The store that wrote these elements and no others, which nobody has read from memory; NULL: there is none. */
@@ -117,7 +121,7 @@ lv sn_gen_register(sn_gen *g, sn_buf b, int64_t first, uint32_t lanes) {
     if (r && is_whole(g, r, e, lanes)) return e->x;
     if (r && lanes == 1 && is_known(g, r, e)) return sn_em_lane(&g->em, e->x, e->lane);
     lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(type_of(g, b), lanes), address(g, b, e, first), "");
-    align(g, b, x, lanes);
+    align(g, b, x, first, lanes);
     if (!r) return x;
     r->reads++;
     bool none = true;
@@ -133,6 +137,6 @@ void sn_gen_set_register(sn_gen *g, sn_buf b, int64_t first, lv x) {
     lv before = r ? unread(g, r, e, lanes) : NULL;
     if (before) LLVMInstructionEraseFromParent(before);
     lv store = LLVMBuildStore(g->em.b, x, address(g, b, e, first));
-    align(g, b, store, lanes);
+    align(g, b, store, first, lanes);
     if (r) keep(g, r, e, x, store);
 }

@@ -14,7 +14,7 @@
  * change threads in the memory of the results, were 7 % slower there: their parts wait for each other at a barrier
  * more.) Loads of rows or columns alone (a bias) come from near caches, and stay where they are. Registers bound it:
  * what a thread holds stands beside its sums, for all such arrays or for none, and tests at the edges of the result
- * would not leave enough of them.
+ * would not leave enough of them: where results pass through shared memory, mostly none are needed.
  *
  * Legality: the kernel stores to no buffer that is loaded so, and the index is made of axes. contract_bind.c decides
  * about parts.
@@ -55,7 +55,8 @@ static int64_t words(const sn_contract_binding *b, sn_buf buf) {
 void sn_contract_find_ahead(sn_contract_binding *b) {
     int64_t room = SN_PRODUCT_REGS - sn_mma_private(&b->nest) * b->ct.c.n_states;
     b->n_ahead = 0;
-    if (!b->staged.i || b->split > 1 || b->n_terms || b->edge_m || b->edge_n || b->ct.halo.taps) return;
+    bool tests = (b->edge_m || b->edge_n) && !sn_contract_stays_inside(b);
+    if (!b->staged.i || b->split > 1 || b->n_terms || tests || b->ct.halo.taps) return;
     for (uint32_t i = 0; i < b->body.n && b->n_ahead < SN_MOST_AHEAD; i++) {
         sn_buf from = sn_stmt_get(b->m, b->body.at[i])->buf;
         if (!may_come(b, b->body.at[i])) continue;

@@ -85,6 +85,10 @@ sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool e
     return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
 }
 
+sn_ix sn_contract_inside(sn_contract_binding *b, bool edge, sn_ix e, int64_t n) {
+    return edge ? sn_ix_min(b->m, e, sn_ix_const(b->m, n - 1)) : e;
+}
+
 /* The operand's element at (place, step), 0 beyond the edges: `place` counts rows or columns of the tile. */
 static sn_val put_element(sn_contract_binding *b, sn_cursor at, const sn_contraction_operand *o, sn_ix place,
                           sn_ix step) {
@@ -413,6 +417,22 @@ static void put_store_boxes(sn_contract_binding *b, sn_cursor at, sn_ix p) {
     }
 }
 
+/* It may where results pass through shared memory, which they leave with a test: that takes one minimum a row, and no test at each
+ * load. Not so pixels without a result that lie between others, neighbours that the last column parts, and elements whose numbers come
+ * from values, which are any where there is no result. */
+bool sn_contract_stays_inside(const sn_contract_binding *b) {
+    bool inside = b->staged.i && !b->ct.halo.taps && (!b->edge_n || b->ct.c.n % own_of(b).v == 0);
+    for (uint32_t i = 0; i < b->body.n && inside; i++) {
+        sn_stmt s = b->body.at[i], end = sn_stmt_walk_skip(b->m, s);
+        if (s.i == b->ct.c.top.i) continue;
+        for (; s.i && s.i != end.i; s = sn_stmt_walk_next(b->m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(b->m, s);
+            inside &= !sn_is_access(r) || !sn_ix_uses_vals(b->m, r->ix);
+        }
+    }
+    return inside;
+}
+
 void sn_contract_open_spot(sn_contract_spot *s, sn_contract_binding *b, sn_cursor *at, sn_ix p) {
     sn_module *m = b->m;
     own o = own_of(b);
@@ -425,12 +445,15 @@ void sn_contract_open_spot(sn_contract_spot *s, sn_contract_binding *b, sn_curso
     s->e = sn_ix_fma(b->m, o.v, r, v);
     s->row = own_row(b, s->x, s->h, s->e);
     s->column = own_column(b, s->x, s->j, s->e);
-    sn_ix row = sn_ix_add(m, b->row, s->row);
-    s->n = place_axes(b, s->axes, s->with, row, sn_ix_add(m, b->column, s->column));
-    s->row_mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_m, row, b->ct.c.m);
+    bool inside = sn_contract_stays_inside(b);
+    sn_ix row = sn_ix_add(m, b->row, s->row), column = sn_ix_add(m, b->column, s->column), first = column;
     /* Neighbours are all inside, or none is, where columns are a multiple of them. */
-    sn_ix tested = b->ct.c.n % o.v ? s->column : own_column(b, s->x, s->j, sn_ix_scale(m, r, o.v));
-    s->column_mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_n, sn_ix_add(m, b->column, tested), b->ct.c.n);
+    if (b->ct.c.n % o.v == 0) first = sn_ix_add(m, b->column, own_column(b, s->x, s->j, sn_ix_scale(m, r, o.v)));
+    s->row_mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_m && !inside, row, b->ct.c.m);
+    s->column_mask = sn_contract_and(b, *at, (sn_val){0}, b->edge_n && !inside, first, b->ct.c.n);
+    if (inside) row = sn_contract_inside(b, b->edge_m, row, b->ct.c.m);
+    if (inside && b->edge_n) column = sn_ix_add(m, sn_contract_inside(b, true, first, b->ct.c.n - o.v + 1), v);
+    s->n = place_axes(b, s->axes, s->with, row, column);
     sn_val *of_image = b->ct.c.operands[b->ct.halo.operand].right ? &s->column_mask : &s->row_mask;
     *of_image = sn_contract_in_image(b, *at, *of_image, s->axes, s->with, s->n);
 }

@@ -63,6 +63,9 @@ sn_mma_operand sn_contract_operand_of(const sn_contract_binding *b, uint32_t ope
 /* The mask, where e is below n too; without an edge it always is. */
 sn_val sn_contract_and(sn_contract_binding *b, sn_cursor at, sn_val mask, bool edge, sn_ix e, int64_t n);
 
+/* e, or n - 1 where it is beyond: what is there, nobody wants. */
+sn_ix sn_contract_inside(sn_contract_binding *b, bool edge, sn_ix e, int64_t n);
+
 /* A box of an operand: so many lines of shared memory, from `to` on. Where its first element stands: */
 typedef struct sn_contract_box {
     uint32_t operand;
@@ -86,6 +89,8 @@ typedef struct sn_contract_spot {
     sn_ix with[2 * SN_MAX_CHAIN];   /* ... and what they are there */
     uint32_t n;
 } sn_contract_spot;
+/* Does the body load for results that are none what is there for the last row or column? */
+bool sn_contract_stays_inside(const sn_contract_binding *b);
 /* Loops over the results of part p; *at moves inside. */
 void sn_contract_open_spot(sn_contract_spot *out, sn_contract_binding *b, sn_cursor *at, sn_ix p);
 
@@ -126,7 +131,7 @@ sn_val sn_terms_scale(sn_module *m, sn_cursor at, sn_val x, uint32_t n_terms);
 void sn_terms_store(sn_module *m, sn_cursor at, sn_val x, uint32_t n_terms, const sn_buf *to, sn_ix offset);
 /* Is the sum, 2^scale times what terms gave, nan, infinite or so large that terms or sums may have overflowed? */
 sn_val sn_terms_bad(sn_module *m, sn_cursor at, sn_val sum, int scale);
-/* That as a number for `if`: 0 where it is bad, else -1. */
+/* That as a number for `if`: 0 where it is bad, else 1. It is a value alone, which indices of 32 bits can be compared with. */
 sn_ix sn_terms_test(sn_module *m, sn_cursor at, sn_val bad);
 
 /* Shared memory and registers for terms. */

@@ -204,6 +204,13 @@ static void take_right_apart(sn_contract_binding *b, sn_cursor at, uint32_t oper
 
 /* ---- sums ---- */
 
+/* What products have added up, without their scale. With the addition to a total it is one instruction, as that alone would be. */
+static sn_val put_unscaled(sn_contract_binding *b, sn_cursor at, sn_buf sums, sn_ix e) {
+    sn_val sum = sn_put_load(b->m, at, sums, e);
+    if (!is_scaled(b)) return sum;
+    return sn_put_op2(b->m, at, SN_LOP_MUL, sum, sn_put_const(b->m, at, SN_F32, ldexp(1, -2 * SCALE)));
+}
+
 static void add_to_totals(sn_contract_binding *b, sn_cursor at) {
     sn_module *m = b->m;
     int64_t own = sn_mma_private(&b->nest);
@@ -211,7 +218,7 @@ static void add_to_totals(sn_contract_binding *b, sn_cursor at) {
     sn_ix e = sn_contract_loop(b, &at, "e", own, SN_AXIS_UNROLL);
     e = sn_ix_fma(b->m, own, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x), e);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) {
-        sn_val total = sn_put_load(m, at, b->totals[i], e), acc = sn_put_load(m, at, b->states[i], e);
+        sn_val total = sn_put_load(m, at, b->totals[i], e), acc = put_unscaled(b, at, b->states[i], e);
         sn_put_store(m, at, b->totals[i], e, sn_put_op2(m, at, SN_LOP_ADD, total, acc));
     }
 }
@@ -231,10 +238,13 @@ static void put_products(sn_contract_binding *b, sn_cursor at, int64_t piece, sn
         }
 }
 
-/* Where a run begins; in front of a barrier, where threads wait for each other anyway. */
+/* Where a run begins; in front of a barrier, where threads wait for each other anyway. The first one is a step shorter: it begins with
+ * the sums, when there is nothing to be added yet. */
 static void begin_run(sn_contract_binding *b, sn_cursor at, sn_ix k) {
-    if (!sn_contract_has_totals(&b->ct)) return;
-    at = sn_at_end(b->k, sn_put_if(b->m, at, sn_ix_modc(b->m, k, run_of(b)), sn_ix_const(b->m, 1)));
+    int64_t run = run_of(b), steps = sn_ix_range(b->m, k).hi + 1;
+    if (!sn_contract_has_totals(&b->ct) || steps <= run) return;
+    sn_ix before = sn_ix_addc(b->m, sn_ix_modc(b->m, k, run), 1 - run);
+    at = sn_at_end(b->k, sn_put_if(b->m, at, before, sn_ix_const(b->m, 1)));
     add_to_totals(b, at);
     for (uint32_t i = 0; i < b->ct.c.n_states; i++) sn_contract_zero(b, at, b->states[i]);
 }
@@ -254,7 +264,7 @@ void sn_contract_put_terms(sn_contract_binding *b, sn_cursor at, sn_ix k) {
 /* ---- sums that terms cannot give ---- */
 
 sn_ix sn_terms_test(sn_module *m, sn_cursor at, sn_val bad) {
-    return sn_ix_addc(m, sn_ix_val(m, sn_put_cast(m, at, SN_I32, bad)), -1);
+    return sn_ix_val(m, sn_put_cast(m, at, SN_I32, sn_put_op1(m, at, SN_LOP_NOT, bad)));
 }
 
 sn_val sn_terms_bad(sn_module *m, sn_cursor at, sn_val sum, int scale) {
@@ -274,59 +284,52 @@ static sn_val put_element(sn_contract_binding *b, sn_cursor at, uint32_t operand
     return sn_contraction_copy(&p, sn_stmt_get(b->m, b->ct.c.operands[operand].load)->result);
 }
 
-/* Sums that are computed once more, of a thread: those of some of its blocks of columns in one block of rows, so that what is loaded for
- * a step serves several of them. Registers cannot be numbered at run time: all totals pass through an array that can, and so does what a
- * group comes to; registers have a run of steps. What is done once a run or once a group stays a loop, since all of it is code
- * that hardly ever runs. */
+/* Sums that are computed once more, of a thread: those of one block of rows and columns at a time, so that what is loaded for a step
+ * serves all of them. Registers cannot be numbered at run time: all totals pass through an array that can, and registers have those of
+ * the block. More of them at a time would share more loads, and be more code, which is compiled for each kernel and hardly ever runs. */
 typedef struct again {
     uint32_t state;
-    sn_buf spare, sums;     /* arrays: of all totals, of the group */
-    sn_buf part;            /* of the group in a run of steps: rounding grows with the number of terms */
-    sn_buf left, right;     /* its operands in `steps` steps */
-    sn_ix x;                /* the thread */
-    sn_ix h, j;             /* block of rows; first block of columns */
-    int64_t columns, steps; /* blocks of columns; steps whose loads go together */
-    int64_t all;            /* steps of the block's part of the sum */
+    sn_buf spare;       /* array of all totals */
+    sn_buf old, sums;   /* of the block: as they were, and once more */
+    sn_buf part;        /* of those in a run of steps: rounding grows with the number of terms */
+    sn_buf left, right; /* its operands in `steps` steps */
+    sn_ix x;            /* the thread */
+    sn_ix h, j;         /* block of rows, and of columns */
+    int64_t steps, all; /* steps whose loads go together; those of the block's part of the sum */
 } again;
+
+static int64_t elements_of(const sn_contract_binding *b) { return sn_mma_elements(b->nest.mma); }
 
 /* Register q of n that thread x has. */
 static sn_ix own_at(const sn_contract_binding *b, const again *a, int64_t n, sn_ix q) {
     return sn_ix_fma(b->m, n, sn_ix_fma(b->m, b->nest.threads, b->nest.rank, a->x), q);
 }
 
-/* Sum q of the group is element q mod E of block q div E. */
-static sn_ix spare_at(const sn_contract_binding *b, const again *a, sn_ix q) {
-    sn_module *m = b->m;
-    int64_t each = sn_mma_elements(b->nest.mma);
-    sn_ix j = sn_ix_add(m, a->j, sn_ix_divc(m, q, each));
-    return sn_mma_element(m, &b->nest, a->x, a->h, j, sn_ix_modc(m, q, each));
+/* Opens a loop over the sums of the block, and gives the register that has the one it is at. */
+static sn_ix open_block(sn_contract_binding *b, sn_cursor *at, const again *a) {
+    return own_at(b, a, elements_of(b), sn_contract_loop(b, at, "e", elements_of(b), SN_AXIS_UNROLL));
 }
 
-static int64_t sums_of(const sn_contract_binding *b, const again *a) {
-    return a->columns * sn_mma_elements(b->nest.mma);
-}
-
-/* 0 for `if` where a sum of the group is bad and, what is computed of it, no nan yet: nothing else comes of one that is. */
+/* 0 for `if` where a sum of the block is bad and, what is computed of it, no nan yet: nothing else comes of one that is. */
 static sn_ix put_goes_on(sn_contract_binding *b, sn_cursor at, const again *a, bool begun) {
     static const sn_comb ANY[] = {SN_COMB_ANY};
     static const sn_dtype boolean = SN_BOOL;
     sn_module *m = b->m;
-    sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, sums_of(b, a)));
-    sn_stmt any = sn_put_reduce(m, at, e, SN_AXIS_SEQ, ANY, 1, &boolean);
+    sn_axis ax = sn_axis_new(m, "e", sn_ix_const(m, elements_of(b)));
+    sn_stmt any = sn_put_reduce(m, at, ax, SN_AXIS_UNROLL, ANY, 1, &boolean);
     sn_cursor in = sn_at_end(b->k, any);
-    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, a->spare, spare_at(b, a, sn_ix_axis(m, e))), -2 * SCALE);
+    sn_ix e = own_at(b, a, elements_of(b), sn_ix_axis(m, ax));
+    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, a->old, e), -2 * SCALE);
     if (begun) {
-        sn_val sum = sn_put_load(m, in, a->sums, own_at(b, a, sums_of(b, a), sn_ix_axis(m, e)));
+        sn_val sum = sn_put_load(m, in, a->sums, e);
         bad = sn_put_op2(m, in, SN_LOP_AND, bad, sn_put_op2(m, in, SN_LOP_EQ, sum, sum));
     }
     sn_put_yield(m, in, &bad, 1);
     return sn_terms_test(m, at, sn_stmt_get(m, any)->result);
 }
 
-/* Rows of a group (a block has two, or one of 8), or columns. */
-static int64_t lines_of(const sn_contract_binding *b, const again *a, bool right) {
-    return right ? 2 * a->columns : sn_mma_elements(b->nest.mma) / 2;
-}
+/* Rows of a block (two, or one of 8), or columns. */
+static int64_t lines_of(const sn_contract_binding *b, bool right) { return right ? 2 : elements_of(b) / 2; }
 
 /* Does it come by pairs of columns, which are neighbours? Else by steps. */
 static bool by_pairs(const sn_contract_binding *b, uint32_t operand) {
@@ -335,105 +338,98 @@ static bool by_pairs(const sn_contract_binding *b, uint32_t operand) {
 
 /* Register of line i in step u, so that what is loaded together lies together. */
 static sn_ix operand_at(sn_contract_binding *b, const again *a, uint32_t operand, sn_ix i, sn_ix u) {
-    int64_t n = lines_of(b, a, is_right(b, operand));
+    int64_t n = lines_of(b, is_right(b, operand));
     sn_ix q = by_pairs(b, operand) ? sn_ix_fma(b->m, n, u, i) : sn_ix_fma(b->m, a->steps, i, u);
     return own_at(b, a, n * a->steps, q);
-}
-
-/* What is beyond the last row or column is the last one's, and nobody wants it. */
-static sn_ix inside(sn_contract_binding *b, bool edge, sn_ix e, int64_t n) {
-    return edge ? sn_ix_min(b->m, e, sn_ix_const(b->m, n - 1)) : e;
 }
 
 /* Row of line i of the left operand. */
 static sn_ix row_again(sn_contract_binding *b, const again *a, sn_ix i) {
     sn_ix row = sn_mma_row(b->m, &b->nest, a->x, a->h, sn_ix_scale(b->m, i, 2));
-    return inside(b, b->edge_m, sn_ix_add(b->m, b->row, row), b->ct.c.m);
+    return sn_contract_inside(b, b->edge_m, sn_ix_add(b->m, b->row, row), b->ct.c.m);
 }
 
-/* Column of line 2*j + v of the right one. There are as many pairs of columns as there are, where they lie side by side: boxes want that. */
-static sn_ix column_again(sn_contract_binding *b, const again *a, sn_ix j, sn_ix v) {
+/* Column of line i of the right one. There are as many pairs of columns as there are, where they lie side by side: boxes want that. */
+static sn_ix column_again(sn_contract_binding *b, const again *a, sn_ix i) {
     sn_module *m = b->m;
     bool even = b->ct.c.n % 2 == 0;
-    sn_ix block = sn_ix_add(m, a->j, j), zero = sn_ix_const(m, 0);
-    sn_ix column = sn_ix_add(m, b->column, sn_mma_column(m, &b->nest, a->x, block, even ? zero : v));
-    column = inside(b, b->edge_n, column, b->ct.c.n - even);
-    return even ? sn_ix_add(m, column, v) : column;
+    sn_ix column = sn_mma_column(m, &b->nest, a->x, a->j, even ? sn_ix_const(m, 0) : i);
+    column = sn_contract_inside(b, b->edge_n, sn_ix_add(m, b->column, column), b->ct.c.n - even);
+    return even ? sn_ix_add(m, column, i) : column;
 }
 
-/* Rows or columns of the group in the steps from `step` on. */
+/* Rows or columns of the block in the steps from `step` on. */
 static void load_again(sn_contract_binding *b, sn_cursor at, const again *a, uint32_t operand, sn_ix step) {
     sn_module *m = b->m;
     bool right = is_right(b, operand), pairs = by_pairs(b, operand);
     sn_axis_kind steps = !b->across[operand] && a->steps > 1 ? SN_AXIS_VECTOR : SN_AXIS_UNROLL;
-    sn_ix u = {0}, v = {0}, i, zero = sn_ix_const(m, 0);
+    int64_t lines = lines_of(b, right);
+    sn_ix u = {0}, i, zero = sn_ix_const(m, 0);
     if (pairs) u = sn_contract_loop(b, &at, "u", a->steps, SN_AXIS_UNROLL);
-    i = sn_contract_loop(b, &at, right ? "c" : "r", pairs ? a->columns : lines_of(b, a, right), SN_AXIS_UNROLL);
-    if (pairs) v = sn_contract_loop(b, &at, "v", 2, SN_AXIS_VECTOR);
-    else u = sn_contract_loop(b, &at, "u", a->steps, steps);
-    sn_ix line = pairs ? sn_ix_fma(m, 2, i, v) : i;
-    sn_contraction_place place = {b->batch, row_again(b, a, right ? zero : i), zero, {0}};
-    if (pairs) place.column = column_again(b, a, i, v);
-    else place.column = column_again(b, a, right ? sn_ix_divc(m, i, 2) : zero, right ? sn_ix_modc(m, i, 2) : zero);
-    place.step = sn_ix_fma(m, a->all, b->part, sn_ix_add(m, step, u));
+    i = sn_contract_loop(b, &at, right ? "c" : "r", lines, pairs ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
+    if (!pairs) u = sn_contract_loop(b, &at, "u", a->steps, steps);
+    sn_contraction_place place = {b->batch, row_again(b, a, right ? zero : i), column_again(b, a, right ? i : zero),
+                                  sn_ix_fma(m, a->all, b->part, sn_ix_add(m, step, u))};
     sn_val value = put_element(b, at, operand, &place);
-    sn_put_store(m, at, right ? a->right : a->left, operand_at(b, a, operand, line, u), value);
+    sn_put_store(m, at, right ? a->right : a->left, operand_at(b, a, operand, i, u), value);
 }
 
-/* `steps` steps of all sums of the group, in order. */
+/* `steps` steps of all sums of the block, in order. */
 static void add_again(sn_contract_binding *b, sn_cursor at, const again *a, sn_ix step) {
     sn_module *m = b->m;
     const sn_contraction *c = &b->ct.c;
-    int64_t each = sn_mma_elements(b->nest.mma);
     for (uint32_t p = 0; p < c->n_products; p++) {
         if (c->products[p].state != a->state) continue;
         load_again(b, at, a, c->products[p].left, step);
         load_again(b, at, a, c->products[p].right, step);
         sn_cursor in = at;
         sn_ix u = sn_contract_loop(b, &in, "u", a->steps, SN_AXIS_UNROLL);
-        sn_ix q = sn_contract_loop(b, &in, "e", sums_of(b, a), SN_AXIS_UNROLL), e = sn_ix_modc(m, q, each);
-        sn_ix column = sn_ix_fma(m, 2, sn_ix_divc(m, q, each), sn_ix_modc(m, e, 2));
-        sn_ix own = own_at(b, a, sums_of(b, a), q);
+        sn_ix e = sn_contract_loop(b, &in, "e", elements_of(b), SN_AXIS_UNROLL), own = own_at(b, a, elements_of(b), e);
         sn_val x = sn_put_load(m, in, a->left, operand_at(b, a, c->products[p].left, sn_ix_divc(m, e, 2), u));
-        sn_val y = sn_put_load(m, in, a->right, operand_at(b, a, c->products[p].right, column, u));
+        sn_val y = sn_put_load(m, in, a->right, operand_at(b, a, c->products[p].right, sn_ix_modc(m, e, 2), u));
         sn_val sum = sn_put_load(m, in, a->part, own), product = sn_put_op2(m, in, SN_LOP_MUL, x, y);
         sn_put_store(m, in, a->part, own, sn_put_op2(m, in, SN_LOP_ADD, sum, product));
     }
 }
 
-static void clear_again(sn_contract_binding *b, sn_cursor at, const again *a, sn_buf sums, sn_axis_kind kind) {
-    sn_ix e = sn_contract_loop(b, &at, "e", sums_of(b, a), kind);
-    sn_put_store(b->m, at, sums, own_at(b, a, sums_of(b, a), e), sn_put_const(b->m, at, SN_F32, 0));
+static void clear_again(sn_contract_binding *b, sn_cursor at, const again *a, sn_buf sums) {
+    sn_ix e = open_block(b, &at, a);
+    sn_put_store(b->m, at, sums, e, sn_put_const(b->m, at, SN_F32, 0));
 }
 
 static void add_part(sn_contract_binding *b, sn_cursor at, const again *a) {
     sn_module *m = b->m;
-    sn_ix e = own_at(b, a, sums_of(b, a), sn_contract_loop(b, &at, "e", sums_of(b, a), SN_AXIS_UNROLL));
+    sn_ix e = open_block(b, &at, a);
     sn_val sum = sn_put_load(m, at, a->sums, e), part = sn_put_load(m, at, a->part, e);
     sn_put_store(m, at, a->sums, e, sn_put_op2(m, at, SN_LOP_ADD, sum, part));
 }
 
-/* The sums of the group, or the parts of them that are the block's, as f32 has them, take the places of the bad ones. */
-static void redo_group(sn_contract_binding *b, sn_cursor at, const again *a) {
+/* Between the block's registers and its places among all totals. */
+static sn_ix open_spare(sn_contract_binding *b, sn_cursor *at, const again *a, sn_ix *own) {
+    sn_ix e = sn_contract_loop(b, at, "e", elements_of(b), SN_AXIS_UNROLL);
+    *own = own_at(b, a, elements_of(b), e);
+    return sn_mma_element(b->m, &b->nest, a->x, a->h, a->j, e);
+}
+
+/* The sums of the block, or the parts of them that are the thread block's, as f32 has them, take the places of the bad ones. */
+static void redo_block(sn_contract_binding *b, sn_cursor at, const again *a) {
     enum { RUN = 16 }; /* times `steps`: what is added to the sums together, behind which they are looked at */
     sn_module *m = b->m;
     int64_t turns = a->all / a->steps, run = turns < RUN ? turns : RUN;
-    clear_again(b, at, a, a->sums, SN_AXIS_SEQ);
+    clear_again(b, at, a, a->sums);
     sn_cursor in = at;
     sn_ix r = sn_contract_loop(b, &in, "r", sn_ceil_div(turns, run), SN_AXIS_SEQ);
     in = sn_at_end(b->k, sn_put_if(m, in, put_goes_on(b, in, a, true), sn_ix_const(m, 1)));
-    clear_again(b, in, a, a->part, SN_AXIS_UNROLL);
+    clear_again(b, in, a, a->part);
     sn_cursor steps = in;
     r = sn_ix_fma(m, run, r, sn_contract_loop(b, &steps, "r", run, SN_AXIS_SEQ));
     if (turns % run) steps = sn_at_end(b->k, sn_put_if(m, steps, r, sn_ix_const(m, turns)));
     add_again(b, steps, a, sn_ix_scale(m, r, a->steps));
     add_part(b, in, a);
-    in = at;
-    sn_ix e = sn_contract_loop(b, &in, "e", sums_of(b, a), SN_AXIS_SEQ);
-    sn_val old = sn_put_load(m, in, a->spare, spare_at(b, a, e));
-    sn_val sum = sn_put_load(m, in, a->sums, own_at(b, a, sums_of(b, a), e));
-    sn_val bad = sn_terms_bad(m, in, old, -2 * SCALE);
-    sn_put_store(m, in, a->spare, spare_at(b, a, e), sn_put_op3(m, in, SN_LOP_SELECT, bad, sum, old));
+    sn_ix own, spare = open_spare(b, &at, a, &own);
+    sn_val old = sn_put_load(m, at, a->old, own), sum = sn_put_load(m, at, a->sums, own);
+    sn_val bad = sn_terms_bad(m, at, old, -2 * SCALE);
+    sn_put_store(m, at, a->spare, spare, sn_put_op3(m, at, SN_LOP_SELECT, bad, sum, old));
 }
 
 static sn_buf again_registers(sn_contract_binding *b, const char *name, int64_t n) {
@@ -441,63 +437,65 @@ static sn_buf again_registers(sn_contract_binding *b, const char *name, int64_t 
 }
 
 static again start_again(sn_contract_binding *b, uint32_t state, sn_buf spare, sn_ix x) {
-    /* At most: 32 products of what two rows and four columns have in 10 accesses, or 6. Twice the columns would be 64 in 18, or 10, and twice
-     * the code, which is compiled for each kernel and hardly ever runs. */
-    enum { COLUMNS = 2, STEPS = 4 };
-    int64_t step = (int64_t)b->sc->tile_k * b->split, each = sn_mma_elements(b->nest.mma);
-    again a = {.state = state, .spare = spare, .x = x, .columns = COLUMNS};
+    enum { STEPS = 4 }; /* 16 bytes of a line */
+    int64_t step = (int64_t)b->sc->tile_k * b->split;
+    again a = {.state = state, .spare = spare, .x = x};
     a.all = b->split > 1 ? (b->ct.c.k + step - 1) / step * b->sc->tile_k : b->ct.c.k;
     a.steps = sn_least(STEPS, sn_pow2_divisor(a.all));
-    while (b->nest.tiles_n % a.columns) a.columns--;
-    a.sums = again_registers(b, "again", a.columns * each);
-    a.part = again_registers(b, "again_part", a.columns * each);
-    a.left = again_registers(b, "again_left", a.steps * lines_of(b, &a, false));
-    a.right = again_registers(b, "again_right", a.steps * lines_of(b, &a, true));
+    a.old = again_registers(b, "again_old", elements_of(b));
+    a.sums = again_registers(b, "again", elements_of(b));
+    a.part = again_registers(b, "again_part", elements_of(b));
+    a.left = again_registers(b, "again_left", a.steps * lines_of(b, false));
+    a.right = again_registers(b, "again_right", a.steps * lines_of(b, true));
     return a;
 }
 
 static void redo(sn_contract_binding *b, sn_cursor at, uint32_t state, sn_buf spare, sn_ix x) {
     sn_module *m = b->m;
-    int64_t own = sn_mma_private(&b->nest);
+    int64_t all = sn_mma_private(&b->nest);
     again a = start_again(b, state, spare, x);
     sn_cursor in = at;
-    sn_ix e = own_at(b, &a, own, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    sn_ix own, e = own_at(b, &a, all, sn_contract_loop(b, &in, "e", all, SN_AXIS_UNROLL));
     sn_put_store(m, in, spare, e, sn_put_load(m, in, sn_contract_sums(b, state), e));
+    sn_cursor block = at;
+    a.h = sn_contract_loop(b, &block, "h", b->nest.tiles_m, SN_AXIS_SEQ);
+    a.j = sn_contract_loop(b, &block, "j", b->nest.tiles_n, SN_AXIS_SEQ);
+    in = block;
+    e = open_spare(b, &in, &a, &own);
+    sn_put_store(m, in, a.old, own, sn_put_load(m, in, spare, e));
+    redo_block(b, sn_at_end(b->k, sn_put_if(m, block, put_goes_on(b, block, &a, false), sn_ix_const(m, 1))), &a);
     in = at;
-    a.h = sn_contract_loop(b, &in, "h", b->nest.tiles_m, SN_AXIS_SEQ);
-    a.j = sn_ix_scale(m, sn_contract_loop(b, &in, "j", b->nest.tiles_n / a.columns, SN_AXIS_SEQ), a.columns);
-    redo_group(b, sn_at_end(b->k, sn_put_if(m, in, put_goes_on(b, in, &a, false), sn_ix_const(m, 1))), &a);
-    in = at;
-    e = own_at(b, &a, own, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+    e = own_at(b, &a, all, sn_contract_loop(b, &in, "e", all, SN_AXIS_UNROLL));
     sn_put_store(m, in, sn_contract_sums(b, state), e, sn_put_load(m, in, spare, e));
 }
 
-/* Totals lose their scale. One that was not below 2^126 may be none: the thread that has it adds up the products
+/* Sums that have no totals lose their scale. One that was not below 2^80 may be none: the thread that has it adds up the products
  * themselves. */
-static void check_totals(sn_contract_binding *b, sn_cursor at, uint32_t state) {
+static void check_sums(sn_contract_binding *b, sn_cursor at, uint32_t state) {
     static const sn_comb MOST[] = {SN_COMB_MAX}; /* one instruction for each; nan where one is */
     static const sn_dtype f32 = SN_F32;
     sn_module *m = b->m;
     int64_t own = sn_mma_private(&b->nest);
+    sn_buf sums = sn_contract_sums(b, state);
     sn_buf spare = sn_contract_local(b, "spare", SN_F32, SN_BUF_REG, own, (int64_t)b->nest.threads * b->sc->cluster);
     sn_ix x = sn_contract_loop(b, &at, "x", b->nest.threads, SN_AXIS_BLOCK_X);
+    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
+    sn_cursor in = at;
+    if (!sn_contract_has_totals(&b->ct)) {
+        sn_ix offset = sn_ix_fma(b->m, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
+        sn_put_store(m, in, sums, offset, put_unscaled(b, in, sums, offset));
+    }
     sn_axis e = sn_axis_new(m, "e", sn_ix_const(m, own));
     sn_stmt most = sn_put_reduce(m, at, e, SN_AXIS_UNROLL, MOST, 1, &f32);
-    sn_cursor in = sn_at_end(b->k, most);
-    sn_ix thread = sn_ix_fma(b->m, b->nest.threads, b->nest.rank, x);
+    in = sn_at_end(b->k, most);
     sn_ix offset = sn_ix_fma(b->m, own, thread, sn_ix_axis(m, e));
-    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, sn_contract_sums(b, state), offset));
+    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, sums, offset));
     sn_put_yield(m, in, &size, 1);
-    in = at;
-    offset = sn_ix_fma(b->m, own, thread, sn_contract_loop(b, &in, "e", own, SN_AXIS_UNROLL));
-    sn_val scaled = sn_put_load(m, in, sn_contract_sums(b, state), offset);
-    sn_val unscale = sn_put_const(m, in, SN_F32, ldexp(1, -2 * SCALE));
-    sn_put_store(m, in, sn_contract_sums(b, state), offset, sn_put_op2(m, in, SN_LOP_MUL, scaled, unscale));
-    sn_ix test = sn_terms_test(m, at, sn_terms_bad(m, at, sn_stmt_get(m, most)->result, 0));
+    sn_ix test = sn_terms_test(m, at, sn_terms_bad(m, at, sn_stmt_get(m, most)->result, -2 * SCALE));
     redo(b, sn_at_end(b->k, sn_put_if(m, at, test, sn_ix_const(m, 1))), state, spare, x);
 }
 
 void sn_contract_finish_terms(sn_contract_binding *b, sn_cursor at) {
     if (sn_contract_has_totals(&b->ct)) add_to_totals(b, at);
-    for (uint32_t i = 0; i < b->ct.c.n_states && is_scaled(b); i++) check_totals(b, at, i);
+    for (uint32_t i = 0; i < b->ct.c.n_states && is_scaled(b); i++) check_sums(b, at, i);
 }
