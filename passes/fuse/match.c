@@ -309,21 +309,6 @@ static bool has_weights(const sn_module *m, const sn_access_list *in_a, const sn
     return false;
 }
 
-/* Is a row of both better kept by a team of blocks (passes/schedule/teams.c) than read again? */
-static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
-                       const sn_access_list *in_b, int64_t rows) {
-    enum { MOST_READINGS = 3 };
-    if (rows <= 0 || !cx->target->is_gpu || !walks_along(mt, cx->m, in_a, in_b)) return false;
-    bool both = longest_reduction(cx->m, a, &mt->a) && longest_reduction(cx->m, b, &mt->b);
-    int64_t row = sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows);
-    uint32_t times = readings(cx->m, a, &mt->a) + readings(cx->m, b, &mt->b);
-    uint32_t again = !both && times <= MOST_READINGS ? times - 1 : 0; /* row_part.c cuts nothing else */
-    uint32_t exchanges = both || times < 2 ? times : times - 1;
-    /* For which there are no registers beside what stays in part; of three nests they take about as long as another wait. */
-    if (again > 1 && has_weights(cx->m, in_a, in_b, row)) again = 0, exchanges++;
-    return sn_team_pays(cx->target, &(sn_team_need){rows, row, exchanges, again});
-}
-
 /* Columns that lie side by side: what a step of b's left-over loops takes. */
 static int64_t columns_beside(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in_b) {
     int64_t least = 0, stride;
@@ -333,6 +318,50 @@ static int64_t columns_beside(const sn_fuse_match *mt, sn_module *m, const sn_ac
                 (!least || stride < least))
                 least = stride;
     return least;
+}
+
+/* Are a maximum and a sum behind it what the kernel reduces, as of a softmax? They become one reduction. */
+static bool is_of_softmax(const sn_module *m, sn_kern k, const sn_chain *outer) {
+    sn_stmt body = outer->n ? outer->at[outer->n - 1] : (sn_stmt){0};
+    bool maximum = false;
+    for (sn_stmt s = sn_region_first(m, k, body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_REDUCE) continue;
+        if (maximum) return r->combs[0] == SN_COMB_SUM;
+        maximum = r->combs[0] == SN_COMB_MAX;
+    }
+    return false;
+}
+
+/* Of `rows` columns, how many tiles a team of blocks has one of at a time (passes/schedule/outer_team.c); 0: it has none. */
+static int64_t tiles_of_columns(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_b,
+                                int64_t rows) {
+    sn_module *m = cx->m;
+    uint32_t bytes = 0;
+    int64_t along = columns_beside(mt, m, in_b);
+    for (uint32_t j = 0; j < in_b->n; j++)
+        if (!in_b->at[j].store) sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(m, in_b->at[j].buf)->dtype));
+    if (!mt->vertical || !mt->shared || along <= 0 || rows % along) return 0;
+    return sn_columns_for_team(cx->target, along, bytes) ? rows / along : 0;
+}
+
+/* Is a row of both, or a tile of columns, better kept by a team of blocks (passes/schedule/teams.c) than read again? */
+static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
+                       const sn_access_list *in_b, int64_t rows) {
+    enum { MOST_READINGS = 3 };
+    if (rows <= 0 || !cx->target->is_gpu) return false;
+    bool columns = !walks_along(mt, cx->m, in_a, in_b);
+    if (columns) rows = tiles_of_columns(mt, cx, in_b, rows);
+    if (rows <= 0) return false;
+    bool both = longest_reduction(cx->m, a, &mt->a) && longest_reduction(cx->m, b, &mt->b);
+    int64_t row = sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), rows);
+    uint32_t times = readings(cx->m, a, &mt->a) + readings(cx->m, b, &mt->b);
+    if (columns && (both || times > 2 || !is_of_softmax(cx->m, a, &mt->a))) return false;
+    uint32_t again = !both && times <= MOST_READINGS ? times - 1 : 0; /* row_part.c cuts nothing else */
+    uint32_t exchanges = both || times < 2 ? times : times - 1;
+    /* For which there are no registers beside what stays in part; of three nests they take about as long as another wait. */
+    if (again > 1 && has_weights(cx->m, in_a, in_b, row)) again = 0, exchanges++;
+    return sn_team_pays(cx->target, &(sn_team_need){rows, row, exchanges, again});
 }
 
 /* Do whole columns of both stay on the chip (passes/schedule/outer_keep.c), few as they are? */

@@ -200,6 +200,13 @@ static bool stores_vectors(sn_module *m, const sn_schedule_shape *sh, uint32_t v
     return true;
 }
 
+/* Of rows whose ends vectors would cross, are half as wide vectors whole parts? They need no runs and no tests, and compute nothing twice. */
+static bool has_narrower(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, uint32_t bytes) {
+    if (!cx->target->is_gpu || sh->outer.n < 2 || !crosses_rows(cx, sh, fl) || only_moves(cx->m, sh, true))
+        return false;
+    return sn_pow2_divisor(sn_last_outer_extent(cx, sh)) * bytes >= SN_WIDE_ENOUGH;
+}
+
 /* Lanes of a vector of runs, each of which is an access; 0: what there is without them does better. */
 static uint32_t runs_vector(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl) {
     sn_module *m = cx->m;
@@ -210,6 +217,7 @@ static uint32_t runs_vector(const sn_pass_ctx *cx, const sn_schedule_shape *sh, 
     uint32_t widest = cx->target->vector_bytes, v = sn_least(widest, cx->target->io_align) / runs.stored;
     uint32_t cuts = sh->outer.n > 1 || runs.ends.n ? count_cuts(m, &runs, sn_stmt_axis(m, sh->body), row) : 0;
     if (v < 2 || v * runs.bytes < SN_RUNS_BYTES || !stores_vectors(m, sh, v, widest)) return 0;
+    if (has_narrower(cx, sh, fl, runs.bytes)) return 0;
     if (cuts == UINT32_MAX || has_aligned_pieces(m, sh, &runs, v, row, widest)) return 0;
     return runs_pay(cx, sh, fl, &runs, v, cuts) ? v : 0;
 }
@@ -329,11 +337,11 @@ static void spread_columns(const sn_target *t, const sn_schedule_shape *sh, sn_s
 /* ---- turns of rows ---- */
 
 /* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
- * rows, so that those of one place run together. Not so where another kernel loads it, too: what that one read last is in the cache yet,
- * where it ends (passes/loops/reverse_grid.c). */
+ * rows, so that those of one place run together. Not so where another kernel loads the rows, too: what that one read last is in the cache yet,
+ * where it ends (passes/loops/reverse_grid.c), unless that is less than what rows would read again. */
 static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
-    int64_t bytes = 0, together = 1, largest = 0;
+    int64_t bytes = 0, together = 1, largest = 0, again = 0;
     bool elsewhere = false;
     if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
@@ -348,9 +356,12 @@ static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_sc
         if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
         int64_t size = sn_buf_bytes(m, r->buf);
         if (rows > 1 && size > largest) largest = size, together = rows;
+        again = sn_add_clamped(again, sn_mul_clamped(size, rows - 1));
     }
+    int64_t between = sh->rows / together * bytes, cache = cx->target->cache_bytes;
+    elsewhere &= again < cache || between < cache;
     bool gone = sh->rows / together * bytes >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
-    if (!gone || largest * (together - 1) * SN_ELEMENT_AGAIN < sh->rows * bytes || together > INT32_MAX) return;
+    if (!gone || again * SN_ELEMENT_AGAIN < sh->rows * bytes || together > INT32_MAX) return;
     fl->abreast = elsewhere ? 1 : (uint32_t)together;
     fl->other = elsewhere ? (uint32_t)together : 1;
 }
@@ -393,7 +404,7 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         if (fl->moves && cx->target->io_align >= cx->target->vector_bytes) v = cx->target->vector_bytes / fl->bytes;
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
-        bool across = crosses_rows(cx, sh, fl);
+        bool across = crosses_rows(cx, sh, fl) && !has_narrower(cx, sh, fl, fl->bytes);
         /* What lanes ask each for itself is asked once for a group of them; more lanes have more of those. */
         if (fl->packed && across && fl->not_flat) v = sn_least(cx->target->vector_bytes, cx->target->io_align);
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;

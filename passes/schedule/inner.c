@@ -43,22 +43,13 @@ sn_status sn_schedule_inner_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
 
 /* ---- binding ---- */
 
-/* Of rows that stay in part (row_part.c), what is in registers. */
-static void hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc) {
-    sn_sched of_registers = *sc;
-    if (!sh->nests[0].held.i) return;
-    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].kept = sh->nests[i].held;
-    of_registers.shared = false;
-    sn_schedule_stage(cx, k, sh, body, &of_registers, SN_FILE_REGS / sc->block_x * SN_WORD);
-}
-
 /* Loads of one block run while another one computes: as long as a thread keeps little, bound its registers so that
  * ROW_RESIDENT threads fit on a multiprocessor. */
 static uint32_t keep_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, sn_sched *sc) {
     uint32_t budget = cx->target->max_regs * 6; /* one array of halves beside one of words */
     if (sc->shared) budget = cx->target->shared_bytes - SN_SHARED_SLOTS;
     uint32_t bytes = sn_schedule_stage(cx, k, sh, body, sc, budget);
-    hold_parts(cx, k, sh, body, sc);
+    sn_schedule_hold_parts(cx, k, sh, body, sc);
     uint32_t threads = sc->block_x * sc->block_y;
     if (sc->shared || sc->min_blocks || bytes == 0 || bytes > SN_ROW_LITTLE || threads > SN_ROW_RESIDENT) return bytes;
     sc->min_blocks = SN_ROW_RESIDENT / threads;

@@ -4,7 +4,7 @@
  *
  * Columns beyond the last are computed as copies of the last vector, with stores masked, because all threads have to
  * take part in the reductions over block.y. Where several nests want the same elements a block keeps its columns
- * (outer_keep.c, stage.c), or the C blocks of a cluster do.
+ * (outer_keep.c, stage.c), or the C blocks of a cluster or of a team do (outer_team.c).
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/outer_keep.h"
@@ -173,7 +173,7 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (!sc->block_x)
         sc->block_x =
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
-    bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared && !sc->cluster;
+    bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared && !sc->cluster && !sc->teams;
     if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
     if (free && t->is_gpu) share(t, sh, sc);
     if (open && t->is_gpu) spread(t, sh, co, sc);
@@ -193,15 +193,23 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
                    sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
 }
 
+/* Too few columns for lanes, unless a team of blocks keeps them. */
+static bool is_for_team(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    return cx->target->is_gpu && !sh->by_columns && sh->along_outer > sh->along_inner && sh->n_nests > 1;
+}
+
 /* Other candidates: twice as many threads for the rows of a column, and half. */
 sn_status sn_schedule_outer_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                        const sn_sched *pinned) {
     sn_sched first = *pinned;
-    if (pinned->cls == SN_SCHED_NONE && (!sh->max_count || sh->one_thread || !sh->by_columns)) return SN_OK;
+    bool for_team = pinned->cls == SN_SCHED_NONE && is_for_team(cx, sh);
+    if (pinned->cls == SN_SCHED_NONE && (!sh->max_count || sh->one_thread || !(sh->by_columns || for_team)))
+        return SN_OK;
     SN_TRY(complete(&first, cx, k, sh));
+    if (for_team && !first.teams) return SN_OK;
     sn_schedule_propose(out, cx, &first);
     uint32_t y[] = {first.block_y * 2, first.block_y / 2};
-    for (size_t i = 0; i < SN_COUNT(y) && !pinned->block_y; i++) {
+    for (size_t i = 0; i < SN_COUNT(y) && !pinned->block_y && !first.teams; i++) {
         sn_sched other = *pinned;
         other.block_y = y[i];
         if (!y[i] || y[i] > sh->max_count || y[i] * first.block_x > cx->target->max_threads) continue;
@@ -224,14 +232,16 @@ static sn_stmt bind_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nes
     if (outer != 1) levels[n++] = (sn_level){"uo", outer, unroll * c * y, SN_AXIS_SEQ};
     if (unroll > 1) levels[n++] = (sn_level){"u", unroll, c * y, SN_AXIS_UNROLL};
     if (n == 0) levels[n++] = (sn_level){"u", 1, 1, SN_AXIS_UNROLL};
+    if (nest->parts) return sn_nest_rebuild_masked(cx, k, nest->top, &nest->chain, nest->count, levels, n);
     return sn_nest_rebuild(cx, k, nest->top, &nest->chain, sn_ix_const(cx->m, 0), nest->count, levels, n);
 }
 
 /* What fits stays on the chip: registers leave a thread half of its own to compute with. */
-static void keep(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc) {
+static void keep(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sc) {
     const sn_target *t = cx->target;
     uint32_t budget = sc->shared ? t->shared_bytes - SN_SHARED_SLOTS : t->max_regs * 6;
     if (t->is_gpu && (sc->persistent || sc->shared)) sn_schedule_stage(cx, k, sh, body, sc, budget);
+    sn_schedule_hold_parts(cx, k, sh, body, sc);
 }
 
 static sn_ix put_loop(sn_module *m, sn_kern k, sn_stmt *into, const char *name, int64_t extent, sn_axis_kind kind) {
@@ -260,20 +270,38 @@ static sn_ix first_column(sn_module *m, sn_ix number, int64_t rows, int64_t v) {
     return sn_ix_min(m, sn_ix_scale(m, number, v), sn_ix_const(m, rows - v));
 }
 
+/* The loops that count tiles, outermost first; *tile: the number of the tile inside of them. */
+static sn_stmt open_tiles(sn_pass_ctx *cx, sn_kern k, int64_t tiles, const sn_sched *sc, sn_ix *tile) {
+    sn_module *m = cx->m;
+    int64_t at_once = sc->teams ? sc->teams : tiles;
+    sn_stmt into = {0};
+    *tile = put_loop(m, k, &into, "g", at_once, SN_AXIS_GRID);
+    if (tiles <= at_once) return into;
+    *tile = sn_ix_add(m, *tile,
+                      sn_ix_scale(m, put_loop(m, k, &into, "r", sn_ceil_div(tiles, at_once), SN_AXIS_SEQ), at_once));
+    if (tiles % at_once)
+        into = sn_put_if(m, sn_at_end(k, into), *tile, sn_ix_const(m, tiles)); /* all threads of a team agree */
+    return into;
+}
+
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
-    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].top = bind_nest(cx, k, &sh->nests[i], sc);
+    sn_row_parts parts = sn_schedule_column_parts(cx, sh, sc);
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sh->nests[i].parts = parts.stay > 0;
+        sh->nests[i].top = bind_nest(cx, k, &sh->nests[i], sc);
+    }
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     if (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc)) {
         bind_open_rows(cx, k, &body, sh, sc);
         return;
     }
-    sn_axis g = sn_axis_new(m, "g", sn_ix_const(m, blocks)), x = sn_axis_new(m, "x", sn_ix_const(m, sc->block_x));
-    sn_stmt into = sn_put_loop(m, sn_at_end(k, (sn_stmt){0}), g, SN_AXIS_GRID);
-    into = sn_put_loop(m, sn_at_end(k, into), x, SN_AXIS_BLOCK_X);
-    sn_ix number = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, g), sc->block_x), sn_ix_axis(m, x));
+    sn_ix number;
+    sn_stmt into = open_tiles(cx, k, blocks, sc, &number);
+    number = sn_ix_scale(m, number, sc->block_x);
+    number = sn_ix_add(m, number, put_loop(m, k, &into, "x", sc->block_x, SN_AXIS_BLOCK_X));
     bool partial = sh->rows % tile != 0;
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), sn_ix_scale(m, number, v), sn_ix_const(m, sh->rows));
@@ -286,6 +314,7 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     }
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_schedule_subst_outer(cx, &body, sh, column);
+    for (uint32_t i = 0; i < sh->n_nests && parts.stay; i++) sn_schedule_part_row(cx, k, sh, i, &parts, sc);
     keep(cx, k, sh, into, sc);
     if (partial) sn_mask_accesses(cx, k, columns, mask, false);
 }

@@ -161,8 +161,7 @@ static bool stores_columns(const sn_module *m, const sn_schedule_shape *sh) {
     return false;
 }
 
-/* Do the lines of columns follow each other, as those of few columns do that nothing else stands beside? */
-static bool lines_follow(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+bool sn_schedule_lines_follow(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     int64_t c, along = sn_last_outer_extent(cx, sh);
     for (uint32_t i = 0; i < sh->n_nests; i++) {
@@ -213,11 +212,11 @@ static bool is_worth_it(const keeper *ke) {
 /* What one block has no room for, or by narrow lines, a cluster may have, or all of few columns together. */
 static void weigh_clusters(keeper *ke, sn_pass_ctx *cx, uint32_t vector) {
     int64_t along = sn_last_outer_extent(cx, ke->sh);
-    bool follow = lines_follow(cx, ke->sh);
+    bool follow = sn_schedule_lines_follow(cx, ke->sh);
     for (uint32_t c = 1; c <= ke->t->cluster && (c == 1 || ke->sh->max_count >= c * SN_CLUSTER_COLUMN); c *= 2) {
         if (c > 1) weigh_tiles(ke, vector, c);
         for (uint32_t v = sn_least(vector, sn_pow2_divisor(along)); v >= 1 && follow; v /= 2)
-            if (along / v <= SN_COLUMN_THREADS) weigh_threads(ke, (uint32_t)(along / v), v, c, true);
+            if (along / v <= SN_COLUMN_MOST_THREADS) weigh_threads(ke, (uint32_t)(along / v), v, c, true);
     }
 }
 
@@ -233,7 +232,15 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     ke.vector = vector;
     weigh_tiles(&ke, vector, 1);
     if (!ke.is_short) weigh_clusters(&ke, cx, vector);
-    if (!is_worth_it(&ke)) return false;
+    bool alone = ke.best.cost > 0 && ke.best.cluster == 1, worth = is_worth_it(&ke);
+    double of_team;
+    sn_sched team = *sc;
+    if (!(worth && alone) && sn_schedule_team_columns(&of_team, &team, cx, sh, bytes, vector) &&
+        (!worth || of_team * SN_TEAM_BETTER < ke.best.cost * 100)) {
+        *sc = team;
+        return true;
+    }
+    if (!worth) return false;
     sc->vector = ke.best.vector, sc->block_x = ke.best.x, sc->block_y = ke.best.y, sc->unroll = ke.best.unroll;
     sc->persistent = !ke.best.shared, sc->shared = ke.best.shared;
     if (ke.best.cluster > 1) sc->cluster = ke.best.cluster;

@@ -1,4 +1,4 @@
-/* row_part.c: class inner, rows of which a team keeps as much as there is room for (teams.c).
+/* row_part.c: rows of which a team keeps as much as there is room for (teams.c), and columns (outer_team.c).
  *
  *     reduce c : cluster { reduce x : block.x { reduce uo in N { body(uo) } } }
  *  -> reduce c : cluster { reduce x : block.x { reduce uo in K                 { body(uo) }               what stays
@@ -180,4 +180,12 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
     sh->nests[nest].kept = kept;
     sh->nests[nest].held = of_regs;
     if (sums) join(m, k, part, n_parts, kept);
+}
+
+void sn_schedule_hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sched) {
+    sn_sched of_registers = *sched;
+    if (!sh->nests[0].held.i) return;
+    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].kept = sh->nests[i].held;
+    of_registers.shared = false;
+    sn_schedule_stage(cx, k, sh, body, &of_registers, SN_FILE_REGS / (sched->block_x * sched->block_y) * SN_WORD);
 }

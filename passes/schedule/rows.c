@@ -217,7 +217,13 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
 
 static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
     bool tests = ro->sh->rows > 1 && ro->sh->max_count % sc->vector;
-    return (sn_team_rows){ro->sh->rows, row_reach(ro, sc), ro->kept, ro->states, ro->exchanges, tests, ro->again};
+    return (sn_team_rows){.rows = ro->sh->rows,
+                          .reach = row_reach(ro, sc),
+                          .kept = ro->kept,
+                          .states = ro->states,
+                          .exchanges = ro->exchanges,
+                          .tests = tests,
+                          .again = ro->again};
 }
 
 sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {

@@ -29,9 +29,26 @@ static int64_t room_of(const sn_target *t, uint32_t resident) {
     return (int64_t)(t->shared_bytes + SN_SHARED_SYSTEM) / resident - SN_SHARED_RESERVED;
 }
 
-/* Of reductions, one a warp in two areas (codegen-llvm/block.c). */
+static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Of reductions, one a warp in two areas (codegen-llvm/block.c), for each of few columns. */
 static int64_t slots_of(const sn_team_rows *ro, const sn_sched *sc) {
-    return 2 * (int64_t)(sc->block_x / SN_WARP) * ro->states;
+    return 2 * (int64_t)(sc->block_x / SN_WARP) * ro->states * (ro->columns ? ro->columns : 1);
+}
+
+/* Threads by which blocks differ: whole warps; of columns a power of two share one. */
+static uint32_t thread_step(const sn_team_rows *ro, uint32_t threads) { return ro->columns ? threads / 2 : SN_WARP; }
+
+/* Bytes of registers that a vector takes: single halves are words. */
+static uint32_t vector_bytes(const sn_team_rows *ro, const sn_sched *sc) {
+    uint32_t bytes = sc->vector * ro->kept;
+    return bytes < SN_WORD ? SN_WORD : bytes;
+}
+
+/* Vectors that may be written out: of narrow ones more. */
+static uint32_t written(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc, uint32_t vectors) {
+    uint32_t bytes = vector_bytes(ro, sc);
+    return ro->columns && bytes < t->vector_bytes ? vectors * (t->vector_bytes / bytes) : vectors;
 }
 
 /* Blocks that run at once. Code for a generation runs on cards with fewer multiprocessors than the usual one, too. */
@@ -39,14 +56,12 @@ static int64_t at_once(const sn_target *t, uint32_t resident) {
     return (int64_t)resident * (t->exact ? t->units : t->units / SN_TEAM_CARDS);
 }
 
-static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Vectors of a thread that are written out together: as many as there can be, if they leave little of the room of a block empty,
  * else those that leave least; no more than fit. */
-static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
+static bool choose_unroll(int64_t steps, int64_t most, uint32_t vectors, sn_sched *sc) {
     int64_t best = INT64_MAX;
     if (sc->unroll) return sn_ceil_div(steps, sc->unroll) * sc->unroll <= most;
-    for (uint32_t u = (uint32_t)lesser(SN_SHARED_UNROLL, steps); u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
+    for (uint32_t u = (uint32_t)lesser(vectors, steps); u >= 1 && best - steps > steps / SN_TEAM_SPARE; u--) {
         int64_t all = sn_ceil_div(steps, u) * u;
         if (all > most || all >= best || (u == 1 && best < INT64_MAX)) continue;
         best = all, sc->unroll = u;
@@ -55,17 +70,18 @@ static bool choose_unroll(int64_t steps, int64_t most, sn_sched *sc) {
 }
 
 /* Threads of a block; false: more than registers reach for. */
-static bool choose_threads(const sn_target *t, uint32_t resident, sn_sched *sc) {
+static bool choose_threads(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
     uint32_t threads = sn_least(t->unit_threads, SN_RESIDENT_OTHER) / resident / SN_WARP * SN_WARP;
     if (!sc->block_x) sc->block_x = sn_least(threads, t->max_threads);
+    if (ro->columns) sc->block_x = sn_pow2_floor(sc->block_x);
     sc->block_y = 1;
     sc->min_blocks = resident;
-    return (int64_t)sc->block_x * resident <= sn_least(t->unit_threads, SN_RESIDENT_SIMPLE);
+    return sc->block_x && (int64_t)sc->block_x * resident <= sn_least(t->unit_threads, SN_RESIDENT_SIMPLE);
 }
 
 /* A launch of so many blocks on each multiprocessor, which keep whole rows; false: they have no room for one. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    if (!choose_threads(t, resident, sc)) return false;
+    if (!choose_threads(t, ro, resident, sc)) return false;
     int64_t blocks = at_once(t, resident), piece = (int64_t)sc->block_x * sc->vector;
     int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept);
     int64_t pieces = sn_ceil_div(ro->reach, piece);
@@ -81,7 +97,7 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
         sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
     }
     return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
-           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, sc);
+           choose_unroll(sn_ceil_div(pieces, sc->cluster), most, written(t, ro, sc, SN_SHARED_UNROLL), sc);
 }
 
 /* ---- what it takes ---- */
@@ -123,6 +139,7 @@ static double read_again(const sn_target *t, double rows, double teams, double b
 static double of_blocks(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
     enum { WORD = 8 };
     double words = (double)sc->teams * sc->cluster * sc->cluster * WORD / ((double)t->units * SN_PRODUCT_CACHE);
+    if (ro->columns) words *= (double)ro->columns * ro->states / SN_WORD;
     uint32_t most = ro->rows > sc->teams ? sn_least(sc->teams, SN_SHARED_BLOCKS) : 0;
     return words + (most > sc->min_blocks ? SN_TEAM_ALONE * (double)(most - sc->min_blocks) : 0);
 }
@@ -142,10 +159,13 @@ static bool hold_all(sn_row_parts *parts, const sn_team_rows *ro, const sn_sched
     int64_t registers = registers_of(sc), words = registers - SN_TEAM_BESIDE - (ro->kept > SN_WORD ? SN_TEAM_WIDE : 0);
     if (ro->again != 1 || registers < SN_TEAM_REGS || (ro->tests && ro->kept != SN_WORD)) return false;
     if (ro->tests) words -= SN_TEAM_WIDE;
+    if (ro->columns) words -= 2 * ro->states / SN_WORD;            /* of two loops at a time */
     room += SN_SHARED_RESERVED - SN_SHARED_SYSTEM - SN_TEAM_SLACK; /* slots are counted */
-    if (sn_sched_cluster(sc) * (room + sc->block_x * words * SN_WORD) >= ro->reach * ro->kept) return false;
-    bool ahead = registers >= 2 * each / SN_WORD + SN_TEAM_BESIDE;
-    *parts = (sn_row_parts){room / (sc->block_x * each), words * SN_WORD / each, true, ahead};
+    int64_t held = words * SN_WORD * sc->vector * ro->kept / vector_bytes(ro, sc);
+    if (sn_sched_cluster(sc) * (room + sc->block_x * held) >= ro->reach * ro->kept) return false;
+    int64_t in_registers = (int64_t)vector_bytes(ro, sc) * sc->unroll;
+    bool ahead = registers >= 2 * in_registers / SN_WORD + SN_TEAM_BESIDE;
+    *parts = (sn_row_parts){room / (sc->block_x * each), words * SN_WORD / in_registers, true, ahead};
     return true;
 }
 
@@ -155,7 +175,8 @@ sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, 
     enum { HOPPER = 90 }; /* measured there; elsewhere ptxas spills up to 600 bytes */
     sn_row_parts parts = {.stay = room < 0 ? 0 : room / (sc->block_x * each)};
     if (t->sm != HOPPER || hold_all(&parts, ro, sc, room, each)) return parts;
-    if (ro->kept <= SN_WORD) parts.held = SN_TEAM_HELD / ((int64_t)sc->vector * sc->unroll);
+    int64_t held = ro->columns ? SN_TEAM_HELD - (int64_t)(ro->states / SN_WORD) : SN_TEAM_HELD;
+    if (ro->kept <= SN_WORD && held > 0) parts.held = held / ((int64_t)sc->vector * sc->unroll);
     return parts;
 }
 
@@ -192,13 +213,14 @@ static bool flies(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc
  * few threads have many. */
 static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, int64_t teams,
                       const sn_sched *sc, uint32_t pinned_x) {
-    for (uint32_t unroll = sc->unroll ? sc->unroll : 2 * SN_TEAM_PART_UNROLL; unroll; unroll--) {
-        for (uint32_t x = sc->block_x; x >= sc->block_x / 2; x -= SN_WARP) {
+    uint32_t most = written(t, ro, sc, SN_TEAM_PART_UNROLL), step = thread_step(ro, sc->block_x);
+    for (uint32_t unroll = sc->unroll ? sc->unroll : 2 * most; unroll; unroll--) {
+        for (uint32_t x = sc->block_x; x && x >= sc->block_x / 2; x -= sn_least(step, x)) {
             sn_sched one = *sc;
             double all;
             one.block_x = x, one.unroll = unroll;
             bool fits = fit_part(&all, t, ro, teams, &one);
-            bool reach = sc->unroll || unroll <= SN_TEAM_PART_UNROLL || sn_schedule_team_parts(t, ro, &one).twice;
+            bool reach = sc->unroll || unroll <= most || sn_schedule_team_parts(t, ro, &one).twice;
             if (fits && reach && (best->cls == SN_SCHED_NONE || flies(t, ro, &one))) better(best, cycles, &one, all);
             if (pinned_x) break;
         }
@@ -211,7 +233,7 @@ static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const 
 static void try_parts(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, uint32_t resident,
                       const sn_sched *sc) {
     sn_sched all = *sc;
-    if (!ro->again || ro->rows < 1 || !choose_threads(t, resident, &all)) return;
+    if (!ro->again || ro->rows < 1 || !choose_threads(t, ro, resident, &all)) return;
     for (int64_t turns = 1, last = 0; turns <= ro->rows && (turns == 1 || ro->again == 1 || sc->teams); turns++) {
         int64_t teams = sc->teams ? sc->teams : sn_ceil_div(ro->rows, turns);
         if (teams == last || teams > at_once(t, resident)) continue;

@@ -7,13 +7,15 @@
 typedef struct sn_team_rows {
     int64_t rows, reach; /* elements from the first vector of a row to the end of its last one, at most */
     uint32_t kept;       /* bytes of an element that stay */
-    uint32_t states;     /* bytes that a thread carries in a reduction */
+    uint32_t states;     /* bytes that a thread carries in a reduction, of all its columns */
     uint32_t exchanges;  /* reductions of a row that wait for one another */
     bool tests;          /* rows begin anywhere in a vector: each lane asks whether it is in the row */
     uint32_t again; /* nests behind the first one, which read what does not stay; 0: all of a row has to (row_part.c) */
+    uint32_t
+        columns; /* threads side by side that own columns (class outer): a "row" is what all their columns have; 0: none do */
 } sn_team_rows;
 
-/* Complete a header whose vector is chosen; false: the device has no room for a row. *cycles: that it takes. */
+/* Complete a header whose vector is chosen, whose block_x is all threads of a block; false: the device has no room for a row. *cycles: that it takes. */
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *rows, sn_sched *sc);
 /* Cycles of rows that clusters keep, so many of which are done at once, with so many blocks on a multiprocessor. */
 double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together, uint32_t resident);
