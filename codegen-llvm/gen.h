@@ -214,14 +214,13 @@ typedef struct sn_gen {
     bool *idle;  /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
     sn_stmt *
         clears; /* by sn_stmt: ... this one, when: in the first iteration of a pipe, where an `if` holds, or always (a nest) */
-    bool waits_late;   /* for the kernels before: at a `wait`, across which no load may move */
-    bool produces;     /* there is one: a warpgroup of its own copies */
-    bool stores_boxes; /* a box stores to global memory */
-    uint32_t
-        own_groups; /* of threads that store their parts of boxes, each without the others (own_boxes.c); 1: all together */
-    bool prepares; /* a matrix instruction that is waited for reads what threads have stored */
-    bool unseen;   /* threads may have stored to shared memory what boxes and such instructions do not see yet */
-    bool in_ring;  /* inside a pipe that boxes fill: its own barriers wait for none that stores */
+    bool waits_late;     /* for the kernels before: at a `wait`, across which no load may move */
+    bool produces;       /* there is one: a warpgroup of its own copies */
+    bool stores_boxes;   /* a box stores to global memory */
+    uint32_t own_groups; /* of threads that store by boxes of their own (own_boxes.c); less than 2: all do together */
+    bool prepares;       /* a matrix instruction that is waited for reads what threads have stored */
+    bool unseen;         /* threads may have stored to shared memory what boxes and such instructions do not see yet */
+    bool in_ring;        /* inside a pipe that boxes fill: its own barriers wait for none that stores */
     sn_gen_role role;
     const sn_mma_nest **mma_nests;    /* by sn_stmt: what it stands for, where somebody has asked */
     uint32_t mma_given;               /* groups of matrix instructions, in program order: they run in this order ... */
