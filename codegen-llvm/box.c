@@ -96,10 +96,12 @@ static void store(sn_gen *g, const sn_gen_box *b) {
     const sn_box *box = &b->box;
     char list[64], text[256];
     lv args[2 + SN_BOX_DIMS];
+    lv group = sn_gen_own_number(g);
     uint32_t mark = sn_gen_mark(g);
-    sn_em_if first = sn_em_then(em, sn_gen_first_thread(g), "first_thread");
+    sn_em_if first = sn_em_then(em, sn_gen_first_of_own(g), "first_thread");
     for (uint32_t k = 0; k < box->rank; k++) args[2 + k] = word(g, box->dims[k].at);
     args[0] = shared_place(g, box);
+    if (g->own_groups > 1) sn_gen_take_own(g, box, group, &args[0], &args[3]);
     args[1] = sn_gen_tensor_map_address(g, b->map);
     put_list(list, sizeof list, 2, box->rank);
     snprintf(text, sizeof text, "cp.async.bulk.tensor.%ud.global.shared::cta.bulk_group [$1, %s], [$0];", box->rank,
@@ -123,9 +125,9 @@ void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives) {
 
 /* What threads have stored to shared memory, boxes and matrix instructions see; what boxes have read, threads may store
  * over. */
-void sn_gen_order_boxes(sn_gen *g) {
-    if (g->stores_boxes && !g->in_ring) {
-        sn_em_if first = sn_em_then(&g->em, sn_gen_first_thread(g), "first_thread");
+void sn_gen_order_boxes(sn_gen *g, sn_stmt barrier) {
+    if (g->stores_boxes && (!g->in_ring || sn_gen_boxes_follow(g, barrier))) {
+        sn_em_if first = sn_em_then(&g->em, sn_gen_first_of_own(g), "first_thread");
         sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
         sn_em_end(&g->em, &first);
     }

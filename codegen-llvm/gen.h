@@ -214,12 +214,13 @@ typedef struct sn_gen {
     bool *idle;  /* by sn_stmt: a nest that sets sums to 0, which the first product behind it does by itself ... */
     sn_stmt *
         clears; /* by sn_stmt: ... this one, when: in the first iteration of a pipe, where an `if` holds, or always (a nest) */
-    bool waits_late;   /* for the kernels before: at a `wait`, across which no load may move */
-    bool produces;     /* there is one: a warpgroup of its own copies */
-    bool stores_boxes; /* a box stores to global memory */
-    bool prepares;     /* a matrix instruction that is waited for reads what threads have stored */
-    bool unseen;       /* threads may have stored to shared memory what boxes and such instructions do not see yet */
-    bool in_ring;      /* inside a pipe that boxes fill: none stores there */
+    bool waits_late;     /* for the kernels before: at a `wait`, across which no load may move */
+    bool produces;       /* there is one: a warpgroup of its own copies */
+    bool stores_boxes;   /* a box stores to global memory */
+    uint32_t own_groups; /* of threads that store by boxes of their own (own_boxes.c); less than 2: all do together */
+    bool prepares;       /* a matrix instruction that is waited for reads what threads have stored */
+    bool unseen;         /* threads may have stored to shared memory what boxes and such instructions do not see yet */
+    bool in_ring;        /* inside a pipe that boxes fill: its own barriers wait for none that stores */
     sn_gen_role role;
     const sn_mma_nest **mma_nests;    /* by sn_stmt: what it stands for, where somebody has asked */
     uint32_t mma_given;               /* groups of matrix instructions, in program order: they run in this order ... */
@@ -500,12 +501,25 @@ void sn_gen_part_used(sn_gen *g, const sn_stmt_rec *loop, int64_t i, int64_t n);
 /* Then its iterations have to be written out. */
 bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
 
+/* ---- own_boxes.c ---- */
+/* Does nothing but boxes that store stand behind the barrier? */
+bool sn_gen_boxes_follow(const sn_gen *g, sn_stmt barrier);
+/* Groups of threads that store their parts of all boxes by themselves; 1: they do not. */
+uint32_t sn_gen_own_groups(sn_gen *g);
+/* The number of the group, which all its threads ask for together. */
+lv sn_gen_own_number(sn_gen *g);
+/* The part of a box that is the group's: where it begins in shared memory, and at which line. */
+void sn_gen_take_own(sn_gen *g, const sn_box *box, lv group, lv *from, lv *line);
+/* The thread that stores those of its group, and the barrier in front of that. */
+lv sn_gen_first_of_own(sn_gen *g);
+void sn_gen_own_barrier(sn_gen *g);
+
 /* ---- box.c ---- */
 bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b);
 /* arrives: barrier object that counts what comes into shared memory. */
 void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
-/* At a barrier. */
-void sn_gen_order_boxes(sn_gen *g);
+/* At a barrier; none: at the end. */
+void sn_gen_order_boxes(sn_gen *g, sn_stmt barrier);
 /* Before one, or earlier: boxes and matrix instructions see what the thread has stored to shared memory. */
 void sn_gen_show_stores(sn_gen *g);
 

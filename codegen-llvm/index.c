@@ -196,6 +196,22 @@ bool sn_gen_in_uniform(sn_gen *g, sn_ix e, sn_ix bound) {
     return sn_ix_is_multiple(g->m, rest, g->lanes) && sn_ix_is_multiple(g->m, bound, g->lanes);
 }
 
+static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
+
+/* Where e is below the bound anyway: is it negative? Its constant goes to the other side, so that tests of one number by
+ * different constants (elements of a tile that a mask cuts) are a comparison each. NULL: not so. */
+static lv one_sided(sn_gen *g, sn_ix e, sn_ix bound) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c;
+    if (sn_ix_range(g->m, e).hi >= sn_ix_range(g->m, bound).lo) return NULL;
+    sn_ix_terms(g->m, e, &terms, &c, &one);
+    sn_ix rest = sn_ix_addc(g->m, e, -c);
+    if (!fits(sn_ix_range(g->m, rest), 1) || !fits((sn_range){-c, -c}, 1)) return NULL;
+    lv x = sn_gen_ix(g, rest);
+    return em_icmp(&g->em, LLVMIntSGE, x, sn_em_i(&g->em, x, -c));
+}
+
 lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
     e = sn_gen_resolve(g, e);
     bound = sn_gen_resolve(g, bound);
@@ -204,6 +220,8 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
         e = sn_ix_subst(g->m, e, &g->lane_axis, &zero, 1);
     }
     if (sn_ix_in(g->m, e, bound)) return LLVMConstInt(g->em.cg->i1, 1, 0);
+    lv one = one_sided(g, e, bound);
+    if (one) return one;
     lv in[2] = {sn_gen_ix(g, e), sn_gen_ix(g, bound)};
     sn_em_unify(&g->em, in, 2);
     /* As unsigned numbers, negative ones lie above every bound. */
@@ -213,8 +231,6 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
 }
 
 /* ---- width ---- */
-
-static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
 
 static bool fits_by_type(sn_dtype t) { return sn_dtype_bytes(t) < 4 || t == SN_I32; }
 

@@ -102,23 +102,28 @@ static void add_box(sn_gen *g, sn_stmt nest) {
     sn_gen_box b = {.nest = nest};
     if (!sn_box_find(&b.box, &why, g->m, nest)) return; /* the verifier has refused it */
     b.shared = can_share(g, &b.box) && all_come(g, nest);
-    const sn_buf_rec *shared = sn_buf_get(g->m, b.box.shared);
-    int64_t bytes = sn_dtype_bytes(shared->dtype);
-    sn_tensor_map map = {.param = param_of(g, b.box.global),
-                         .offset = b.box.offset * bytes,
-                         .dtype = shared->dtype,
-                         .tf32 = b.box.fills && is_tf32(g, b.box.shared),
-                         .rank = b.box.rank,
-                         .swizzle = shared->swizzle};
-    for (uint32_t k = 0; k < b.box.rank; k++) {
-        map.dims[k] = b.box.dims[k].size;
-        map.box[k] = (uint32_t)b.box.dims[k].box;
-        if (k) map.strides[k - 1] = b.box.dims[k].stride * bytes;
-    }
-    walk_along(&map, &b.box);
-    if (b.shared) map.box[1] /= g->cluster;
-    b.map = sn_gen_tensor_map(g, &map);
     SN_PUSH(g->arena, &g->boxes, b);
+}
+
+static void make_map(sn_gen *g, sn_gen_box *b) {
+    const sn_box *box = &b->box;
+    const sn_buf_rec *shared = sn_buf_get(g->m, box->shared);
+    int64_t bytes = sn_dtype_bytes(shared->dtype);
+    sn_tensor_map map = {.param = param_of(g, box->global),
+                         .offset = box->offset * bytes,
+                         .dtype = shared->dtype,
+                         .tf32 = box->fills && is_tf32(g, box->shared),
+                         .rank = box->rank,
+                         .swizzle = shared->swizzle};
+    for (uint32_t k = 0; k < box->rank; k++) {
+        map.dims[k] = box->dims[k].size;
+        map.box[k] = (uint32_t)box->dims[k].box;
+        if (k) map.strides[k - 1] = box->dims[k].stride * bytes;
+    }
+    walk_along(&map, box);
+    if (b->shared) map.box[1] /= g->cluster;
+    if (!box->fills && g->own_groups > 1) map.box[1] /= g->own_groups;
+    b->map = sn_gen_tensor_map(g, &map);
 }
 
 static bool is_async(const sn_gen *g, sn_stmt s) { return s.i && sn_mma_is_async((sn_mma)sn_stmt_get(g->m, s)->mma); }
@@ -147,6 +152,8 @@ void sn_gen_find_boxes(sn_gen *g) {
         g->prepares |=
             (!n->a.in_registers && !sn_gen_is_filled_by_box(g, n->a.buf)) || !sn_gen_is_filled_by_box(g, n->b.buf);
     }
+    g->own_groups = sn_gen_own_groups(g);
+    for (uint32_t i = 0; i < g->boxes.n; i++) make_map(g, &g->boxes.at[i]);
 }
 
 static const sn_gen_box *box_of(const sn_gen *g, sn_stmt nest) {
@@ -309,7 +316,8 @@ static bool is_late(const sn_gen *g, const sn_gen_ring *r, const sn_gen_box *b) 
 
 static void add_ring(sn_gen *g, sn_stmt pipe) {
     sn_gen_ring r = {.pipe = pipe, .stages = sn_stmt_get(g->m, pipe)->pipe};
-    if (sn_gen_extent(g, sn_stmt_get(g->m, pipe)->axis) > 0) find_zeroed(g, pipe);
+    sn_ix n = sn_axis_get(g->m, sn_stmt_get(g->m, pipe)->axis)->extent;
+    if (sn_ix_range(g->m, n).lo > 0) find_zeroed(g, pipe);
     LLVMTypeRef type = LLVMArrayType2(g->em.cg->i64, r.stages);
     r.full = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_full", type, 3, 8));
     r.empty = sn_gen_shared_address(g, sn_em_global(&g->em, "sn_empty", type, 3, 8));

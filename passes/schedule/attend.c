@@ -337,21 +337,13 @@ static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
     return sn_ix_is_const(a->m, number, NULL) ? sn_ix_value(a->m, number) : 0;
 }
 
-/* ... that the rows from `row` on see. */
-static double tiles_at(const sn_attend *a, const sn_sched *sc, int64_t row) {
-    sn_attend of = *a;
-    sn_ix first, number, zero = sn_ix_const(a->m, 0);
-    sn_attend_tiles(&first, &number, &of, sc, zero, sn_ix_const(a->m, row));
-    return (double)sn_ix_range(a->m, number).hi;
-}
-
 /* ... that rows see, those of one block like those of another: where masks hide keys, the mean. */
 static double tiles_seen(const sn_attend *a, const sn_sched *sc) {
     enum { MOST = 64 /* blocks of rows that are looked at */ };
     int64_t blocks = sn_ceil_div(a->c.m, sc->tile_m), looks = blocks < MOST ? blocks : MOST;
     double sum = 0;
     if (!a->n_masks) return sn_waves((double)a->c.k, sc->tile_n);
-    for (int64_t i = 0; i < looks; i++) sum += tiles_at(a, sc, blocks * i / looks * sc->tile_m);
+    for (int64_t i = 0; i < looks; i++) sum += (double)sn_attend_tiles_at(a, sc, blocks * i / looks * sc->tile_m);
     return sum / (double)looks;
 }
 
@@ -408,6 +400,7 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     if (waits) turns = sn_waves(blocks * sc->split, units); /* all of one length */
     double keys = tiles_seen(a, sc), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
     double begin = sn_attend_queries(a, sc) > 1 ? SN_ATTEND_NEXT : SN_ATTEND_BLOCK;
+    if (sc->persistent && a->n_masks) turns *= sn_attend_excess(a, sc);
     if (sc->split > 1) keys = sn_waves(keys, sc->split);
     return turns * (keys * tile + begin) + join;
 }
@@ -415,7 +408,9 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
 /* Blocks do several tiles one after the other: q of the next one comes while this one's results are stored. Of tiles
  * with masks some are longer than others, and the device shares them out better, unless q comes early. */
 static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
-    return has_room_for_two(a, sc, a->n_masks ? 2 : 1);
+    sn_sched one = *sc, several = *sc;
+    one.persistent = false, several.persistent = true;
+    return has_room_for_two(a, sc, a->n_masks ? 2 : 1) && cycles(a, &several) <= cycles(a, &one);
 }
 
 /* Are there rows enough for the device? */
@@ -450,8 +445,8 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     if (!sc.tile_n) sc.tile_n = keys;
     if (!sc.stages) sc.stages = stages;
     if (!sc.split) sc.split = parts_of(a, &sc);
-    if (!pinned->cls) sc.persistent = sc.split == 1 && is_persistent(a, &sc);
     if (!pinned->cls) sc.turns = has_turns(a, &sc);
+    if (!pinned->cls) sc.persistent = sc.split == 1 && is_persistent(a, &sc);
     return sc;
 }
 

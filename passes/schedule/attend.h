@@ -66,6 +66,25 @@ void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn
 /* Can boxes bring its operands, by tiles of that header (attend_bind.c)? */
 bool sn_attend_fits(const char **why_not, const sn_attend *a, const sn_sched *sc);
 
+/* ---- attend_order.c ---- */
+
+/* Which block has which tiles of rows. */
+typedef struct sn_attend_order {
+    int64_t blocks, all; /* of the grid; tiles */
+    int64_t group, down; /* batches in a group; tiles of each */
+    bool grows;          /* later rows see more keys */
+    bool pairs;          /* a block has a tile with many keys and one with few */
+    double excess;       /* what the block with most to do has, to the mean */
+} sn_attend_order;
+
+/* Tiles of keys that the rows from `row` on see. */
+int64_t sn_attend_tiles_at(const sn_attend *a, const sn_sched *sc, int64_t row);
+void sn_attend_order_find(sn_attend_order *out, const sn_attend *a, const sn_sched *sc);
+double sn_attend_excess(const sn_attend *a, const sn_sched *sc);
+/* Turns of block g; batch and tile of turn w. */
+sn_ix sn_attend_order_turns(const sn_attend_order *o, sn_module *m, sn_ix g);
+void sn_attend_order_place(sn_ix *batch, sn_ix *tile, const sn_attend_order *o, sn_module *m, sn_ix w, sn_ix g);
+
 /* ---- attend_mask.c ---- */
 
 /* Takes masks and a positive factor off a->score. */

@@ -506,23 +506,6 @@ void sn_attend_start(binding *o, sn_attend *a, const sn_sched *sc, sn_sched *sum
     make_nests(o);
 }
 
-/* Do later rows see more keys? */
-static bool grows(binding *o, int64_t down) {
-    sn_module *m = o->b.m;
-    sn_ix first, least, most, last = sn_ix_const(m, (down - 1) * o->b.sc->tile_m), zero = sn_ix_const(m, 0);
-    sn_attend_tiles(&first, &least, o->a, o->b.sc, zero, zero);
-    sn_attend_tiles(&first, &most, o->a, o->b.sc, zero, last);
-    return sn_ix_range(m, most).hi > sn_ix_range(m, least).hi;
-}
-
-/* Products of a batch whose keys and values stay in the cache together. */
-static int64_t at_once(const binding *o) {
-    const sn_contraction *c = &o->a->c;
-    int64_t bytes = c->k * (o->a->depth + c->n) * sn_dtype_bytes(sn_stmt_get(o->b.m, o->a->key)->dtype), n = c->batch;
-    while (n > 1 && (c->batch % n || 2 * n * bytes > (int64_t)o->a->cx->target->cache_bytes)) n--;
-    return n;
-}
-
 /* A pipe of so many stages, 0: no pipe; *at moves inside. */
 static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent, uint32_t stages) {
     sn_axis ax = sn_axis_new(o->b.m, name, extent);
@@ -531,31 +514,20 @@ static sn_ix open_pipe(binding *o, sn_cursor *at, const char *name, sn_ix extent
     return sn_ix_axis(o->b.m, ax);
 }
 
-/* The loops over blocks of rows, a pipe where boxes bring q; *at moves inside. Those with most keys begin first:
- * what is left then are short ones. A persistent block does one after the other: q and keys of the next come while
- * this one's results are stored. */
+/* The loops over blocks of rows, a pipe where boxes bring q; *at moves inside. A persistent block does one after the other: q and
+ * keys of the next come while this one's results are stored. */
 void sn_attend_open_blocks(binding *o, sn_cursor *at, bool pipe) {
-    const sn_contraction *c = &o->a->c;
     sn_module *m = o->b.m;
-    int64_t down = (c->m + o->b.sc->tile_m - 1) / o->b.sc->tile_m, group = grows(o, down) ? at_once(o) : 1;
-    uint32_t resident = o->b.sc->min_blocks ? o->b.sc->min_blocks : 1;
-    int64_t all = c->batch * down, units = (int64_t)o->a->cx->target->units * resident,
-            blocks = o->b.sc->persistent && all > units ? units : all;
-    sn_ix g = open_loop(o, at, "g", blocks, SN_AXIS_GRID), last = sn_ix_const(m, all - 1);
+    sn_attend_order order;
+    sn_ix tile;
+    sn_attend_order_find(&order, o->a, o->b.sc);
+    sn_ix g = open_loop(o, at, "g", order.blocks, SN_AXIS_GRID);
     o->b.tiles = at->parent;
     o->b.tile = g;
     if (o->b.split > 1) o->b.part = open_loop(o, at, "s", o->b.split, SN_AXIS_GRID);
-    sn_ix turns = sn_ix_addc(m, sn_ix_divc(m, sn_ix_sub(m, last, g), blocks), 1);
-    uint32_t stages = pipe ? sn_attend_queries(o->a, o->b.sc) : 0;
-    sn_ix w = open_pipe(o, at, "w", blocks < all ? turns : sn_ix_const(m, 1), stages);
-    sn_ix number = g;
-    if (blocks < all) {
-        o->b.turn = w;
-        number = sn_ix_min(m, sn_ix_fma(o->b.m, blocks, w, g), last); /* which it always is, as ranges do not see */
-    }
-    sn_ix inside = sn_ix_modc(m, number, group * down), tile = sn_ix_divc(m, inside, group);
-    if (grows(o, down)) tile = sn_ix_addc(m, sn_ix_scale(m, tile, -1), down - 1);
-    o->b.batch = sn_ix_fma(o->b.m, group, sn_ix_divc(m, number, group * down), sn_ix_modc(m, inside, group));
+    sn_ix w = open_pipe(o, at, "w", sn_attend_order_turns(&order, m, g), pipe ? sn_attend_queries(o->a, o->b.sc) : 0);
+    if (order.blocks < order.all) o->b.turn = w;
+    sn_attend_order_place(&o->b.batch, &tile, &order, m, w, g);
     o->b.row = sn_ix_scale(m, tile, o->b.sc->tile_m);
 }
 
