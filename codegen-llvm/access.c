@@ -494,11 +494,13 @@ static lv load_within(sn_gen *g, const access *a, uint32_t lane) {
     return load_at(g, a, sn_ix_min(g->m, sn_ix_max(g->m, e, sn_ix_const(g->m, 0)), last), 1, NULL);
 }
 
-/* Those lanes have one element, or two: of the first lane up to the end of its group, then of the last. */
-static lv load_groups(sn_gen *g, const access *a, sn_ix number, int64_t size) {
+/* Those lanes have one element, or two: of the first lane up to the end of its group, then of the last. NULL: they are others. */
+static lv load_groups(sn_gen *g, const access *a) {
     sn_em *em = &g->em;
-    sn_ix first = at_lane(g, number, 0);
-    sn_ix left = sn_ix_sub(g->m, sn_ix_const(g->m, size), sn_ix_modc(g->m, first, size));
+    sn_ix number;
+    int64_t size;
+    if (!counts_groups(g, a, &number, &size)) return NULL;
+    sn_ix first = at_lane(g, number, 0), left = sn_ix_sub(g->m, sn_ix_const(g->m, size), sn_ix_modc(g->m, first, size));
     lv of_first = load_within(g, a, 0), of_last = load_within(g, a, g->lanes - 1), end = sn_gen_ix(g, left);
     lv all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
     for (uint32_t i = 0; i < g->lanes; i++) {
@@ -540,9 +542,8 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (is_posted(g, a)) return load_posted(g, a, mask);
     if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, true);
     if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, false);
-    sn_ix number;
-    int64_t size;
-    if (counts_groups(g, a, &number, &size)) return load_groups(g, a, number, size);
+    lv groups = load_groups(g, a);
+    if (groups) return groups;
     if (mask && always_inside(g, a)) mask = NULL;
     if (lies_anywhere(g, a)) return load_scattered(g, a, mask);
     if (mask && sn_em_lanes(mask) > 1) {
@@ -755,18 +756,15 @@ static void store_storage(sn_gen *g, const access *a, lv x, lv mask) {
 
 /* How many lanes of a vector are in front of the bound that they are tested against; NULL: the mask says something else. */
 static lv lanes_in_front(sn_gen *g, sn_val mask) {
-    sn_em *em = &g->em;
     const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
     int64_t step;
     if (r->op != SN_LOP_IN) return NULL;
     sn_ix e = sn_gen_resolve(g, r->ix), bound = sn_gen_resolve(g, r->bound);
     if (!sn_ix_coef(g->m, e, g->lane_axis, &step) || step != 1 || sn_ix_range(g->m, e).lo < 0) return NULL;
     if (sn_ix_uses_axis(g->m, bound, g->lane_axis)) return NULL;
-    lv left = sn_gen_ix(g, sn_ix_sub(g->m, bound, at_lane(g, e, 0))), most = sn_em_i(em, left, g->lanes),
-       none = sn_em_i(em, left, 0);
-    left = em_select(em, em_icmp(em, LLVMIntSLT, left, most), left, most);
-    left = em_select(em, em_icmp(em, LLVMIntSGT, left, none), left, none);
-    return LLVMBuildIntCast2(em->b, left, em->cg->i32, true, "");
+    sn_ix left = sn_ix_min(g->m, sn_ix_sub(g->m, bound, at_lane(g, e, 0)), sn_ix_const(g->m, g->lanes));
+    return LLVMBuildIntCast2(g->em.b, sn_gen_ix(g, sn_ix_max(g->m, left, sn_ix_const(g->m, 0))), g->em.cg->i32, true,
+                             "");
 }
 
 /* The store of a load that is an asynchronous copy; false when the pieces are no such size. */
