@@ -106,9 +106,18 @@ static bool is_f64(const online *on) {
     return sn_val_get(on->m, sn_result(sn_stmt_get(on->m, on->max.at[0]), on->state))->dtype == SN_F64;
 }
 
+/* Does a row consist of pieces shorter than a line, others' between them? What goes on where an axis ends is one axis with it. */
+static bool is_in_pieces(const online *on) {
+    uint32_t least;
+    sn_stmt last = on->max.at[on->max.n - 1];
+    sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, last), &least);
+    return on->max.n > 1 && sn_mul_clamped(least, sn_ix_value(on->m, sn_stmt_extent(on->m, last))) < SN_LINE;
+}
+
 /* A row along memory stays in registers up to a length, if it is wanted again. A longer one may stay in shared memory,
  * but then blocks of a cluster put it together: once instead of twice. Columns are not kept, but a few of their
- * elements are still in the cache. On a GPU a term of f64 in sumexp is shorter than an exponential, so that rows of any length that
+ * elements are still in the cache; nor are rows of pieces that nothing else wants: what stands side by side is read once, as columns
+ * (wide_columns.c). On a GPU a term of f64 in sumexp is shorter than an exponential, so that rows of any length that
  * nothing else wants are read once. */
 static bool stays_in_registers(const online *on) {
     int64_t count = sn_chain_count(on->m, &on->max);
@@ -118,7 +127,9 @@ static bool stays_in_registers(const online *on) {
     if (body.i && sn_nest_bytes_along(on->m, on->max.at[0], sn_stmt_axis(on->m, body), &least) > along)
         return count <= SN_SHORT_COLUMN;
     const sn_target *t = on->cx->target;
-    if ((count > SN_LONG_ROW || (t && t->is_gpu && is_f64(on))) && !row_is_wanted(on)) return false;
+    bool once =
+        count > SN_LONG_ROW || (t && t->is_gpu && (is_f64(on) || (count > SN_SHORT_COLUMN && is_in_pieces(on))));
+    if (once && !row_is_wanted(on)) return false;
     return count <= sn_row_registers(bytes);
 }
 
