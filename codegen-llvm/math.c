@@ -61,6 +61,11 @@ lv sn_math_by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n) {
     return y;
 }
 
+lv sn_math_scale_to_middle(sn_em *em, lv size, double limit, double step) {
+    lv up = em_select(em, em_less(em, size, 1 / limit), sn_em_f(em, size, step), sn_em_f(em, size, 1));
+    return em_select(em, em_more(em, size, limit), sn_em_f(em, size, 1 / step), up);
+}
+
 static bool is_gpu_f32(const sn_em *em, lv x) { return em->cg->target->is_gpu && !sn_em_is64(x); }
 
 /* A GPU's own root is off by one in the last of 24 bits; the correctly rounded one takes some ten instructions and a branch. */
@@ -127,10 +132,8 @@ lv sn_math_div(sn_em *em, const lv *in) {
  * number; 2 units, as div.full. Of f64, by sums of exponentials alone (statement.c): a division is eight products and a branch, which
  * nothing is computed across. */
 static lv div_by_shared(sn_em *em, lv a, lv b) {
-    lv size = em_abs(em, b), one = sn_em_f(em, b, 1);
     double large = sn_em_is64(b) ? 0x1p512 : 0x1p64;
-    lv scale = em_select(em, em_more(em, size, large), sn_em_f(em, b, 1 / large),
-                         em_select(em, em_less(em, size, 1 / large), sn_em_f(em, b, large), one));
+    lv scale = sn_math_scale_to_middle(em, em_abs(em, b), large, large);
     lv r = sn_em_rcp(em, em_mul(em, b, scale));
     lv all[] = {a, r, scale};
     sn_em_unify(em, all, 3);

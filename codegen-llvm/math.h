@@ -30,6 +30,13 @@ lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in); /* math_int.c
 /* ---- parts that several expansions use ---- */
 /* An NVPTX intrinsic of f32 that exists on scalars only, lane by lane. */
 lv sn_math_by_lane(sn_em *em, const char *intrinsic, const lv *in, uint32_t n);
+/* x = 2^k m, k as a float, m in sqrt(1/2) .. sqrt(2); x positive and finite (anything else gives some number). */
+typedef struct sn_math_parts {
+    lv k, m;
+} sn_math_parts;
+sn_math_parts sn_math_split(sn_em *em, lv x);
+/* What brings a number of that size (>= 0) to the middle of the range: 1/step above limit, step below 1/limit, else 1. */
+lv sn_math_scale_to_middle(sn_em *em, lv size, double limit, double step);
 /* As sn_em_rcp, but where 1/x would be subnormal it may be 0: one instruction on GPUs instead of five. */
 lv sn_math_rcp_normal(sn_em *em, lv x);
 /* e^x as a term of a sum that has terms of about 1: f32 is good to 2 + |x| units, and below e^-87 it may be 0. */

@@ -1,4 +1,4 @@
-/* math_arc.c: the inverse trigonometric functions: asin, acos, atan.
+/* math_arc.c: the inverse trigonometric functions: asin, acos, atan, atan2.
  *
  * A polynomial near 0; elsewhere an identity leads there, and the multiple of pi that it adds is two numbers, so that
  * it adds no error of its own:
@@ -69,17 +69,54 @@ lv sn_math_acos(sn_em *em, const lv *in) {
 
 /* ---- arc tangent ---- */
 
+/* high + low + atan t, |t| < tan(pi/8) */
+static lv from_turn(sn_em *em, lv high, lv low, lv t) {
+    lv z = em_mul(em, t, t);
+    lv p =
+        sn_em_is64(t) ? sn_em_poly(em, z, ATAN_64, SN_COUNT(ATAN_64)) : sn_em_poly(em, z, ATAN_32, SN_COUNT(ATAN_32));
+    return em_add(em, high, em_add(em, t, em_fma(em, em_mul(em, t, z), p, low)));
+}
+
 lv sn_math_atan(sn_em *em, const lv *in) {
     lv x = in[0], a = em_abs(em, x), zero = sn_em_f(em, x, 0), one = sn_em_f(em, x, 1);
     bool wide = sn_em_is64(x);
     lv middle = em_more(em, a, 0.4142135), large = em_more(em, a, 2.414213);
     lv parts[2] = {em_select(em, large, em_neg(em, one), em_sub(em, a, one)),
                    em_select(em, large, a, em_add(em, a, one))};
-    lv t = em_select(em, middle, sn_math_div(em, parts), a), z = em_mul(em, t, t);
+    lv t = em_select(em, middle, sn_math_div(em, parts), a);
     /* What was added, in units of pi/2. */
     lv turn = em_select(em, large, sn_em_f(em, x, 1), em_select(em, middle, sn_em_f(em, x, 0.5), zero));
     lv high = em_mulc(em, turn, wide ? PIO2 : PIO2_32), low = em_mulc(em, turn, wide ? PIO2_LOW : PIO2_LOW_32);
-    lv p = wide ? sn_em_poly(em, z, ATAN_64, SN_COUNT(ATAN_64)) : sn_em_poly(em, z, ATAN_32, SN_COUNT(ATAN_32));
-    lv y = em_add(em, high, em_add(em, t, em_fma(em, em_mul(em, t, z), p, low)));
-    return em_copysign(em, y, x);
+    return em_copysign(em, from_turn(em, high, low, t), x);
+}
+
+/* Zeros and infinities of one size are points of the axis and of the diagonal. Else x and y are scaled: their sum is no
+ * infinity, and the comparisons see no subnormal numbers. */
+static void to_quotient(sn_em *em, lv *y, lv *x) {
+    bool wide = sn_em_is64(*x);
+    lv one = sn_em_f(em, *x, 1), same = em_fcmp(em, LLVMRealOEQ, *x, *y), some = em_more(em, *y, 0);
+    lv most = em_select(em, em_fcmp(em, LLVMRealOGT, *y, *x), *y, *x);
+    lv scale = sn_math_scale_to_middle(em, most, wide ? 0x1p1000 : 0x1p100, wide ? 0x1p60 : 0x1p30);
+    *y = em_select(em, em_and(em, same, some), one, em_mul(em, *y, scale));
+    *x = em_select(em, same, one, em_mul(em, *x, scale));
+}
+
+/* As atan of y/x. Where x < 0, pi less that: turns are counted from 2 down, and 3 of them are rounded. */
+lv sn_math_atan2(sn_em *em, const lv *in) {
+    lv y = em_abs(em, in[0]), x = em_abs(em, in[1]), zero = sn_em_f(em, x, 0);
+    bool wide = sn_em_is64(x);
+    lv bits = sn_em_ibits(em, in[1]), back = em_icmp(em, LLVMIntSLT, bits, sn_em_i(em, bits, 0));
+    to_quotient(em, &y, &x);
+    lv middle = em_fcmp(em, LLVMRealOGT, y, em_mulc(em, x, 0.4142135));
+    lv large = em_fcmp(em, LLVMRealOGT, y, em_mulc(em, x, 2.414213));
+    lv parts[2] = {em_select(em, large, em_neg(em, x), em_select(em, middle, em_sub(em, y, x), y)),
+                   em_select(em, large, y, em_select(em, middle, em_add(em, y, x), x))};
+    lv t = sn_math_div(em, parts);
+    lv turn = em_select(em, large, sn_em_f(em, x, 1), em_select(em, middle, sn_em_f(em, x, 0.5), zero));
+    t = em_select(em, back, em_neg(em, t), t);
+    turn = em_select(em, back, em_sub(em, sn_em_f(em, x, 2), turn), turn);
+    lv high = em_mulc(em, turn, wide ? PIO2 : PIO2_32),
+       rest = em_fmac(em, turn, wide ? PIO2 : PIO2_32, em_neg(em, high));
+    lv low = em_fmac(em, turn, wide ? PIO2_LOW : PIO2_LOW_32, rest);
+    return em_copysign(em, from_turn(em, high, low, t), in[0]);
 }

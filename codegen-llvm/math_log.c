@@ -1,4 +1,4 @@
-/* math_log.c: logarithms and powers: log, log2, log1p, pow.
+/* math_log.c: logarithms and powers: log, log2, log10, log1p, pow.
  *
  * x = 2^k m with m in sqrt(1/2) .. sqrt(2); log m is a series in s = f/(2+f), f = m - 1, exact near 1. pow needs log2 x
  * to about 1.5 times the precision of the type and carries pairs (hi, lo). Relies on fma being one rounding. No table,
@@ -12,6 +12,14 @@
 #define LOG2_E_LOW 0x1.777d0ffda0d24p-56
 #define LOG2_E_32 0x1.715476p+0
 #define LOG2_E_LOW_32 0x1.4ae0c0p-26
+#define LOG10_E 0x1.bcb7b1526e50ep-2
+#define LOG10_E_LOW 0x1.95355baaafad3p-57
+#define LOG10_E_32 0x1.bcb7b2p-2
+#define LOG10_E_LOW_32 -0x1.5b235ep-27
+#define LOG10_2 0x1.34413509f79ffp-2
+#define LOG10_2_LOW -0x1.9dc1da994fd21p-59
+#define LOG10_2_32 0x1.344136p-2
+#define LOG10_2_LOW_32 -0x1.ec10c0p-27
 /* ln 2 in two parts, the first with trailing zeros: its product with k is exact. */
 #define LN_2_HIGH 0x1.62e42feep-1
 #define LN_2_LOW 0x1.a39ef35793c76p-33
@@ -29,12 +37,8 @@ static const double TAIL_64[] = {0x1.999999999999ap-2, 0x1.2492492492522p-2, 0x1
 
 /* ---- taking numbers apart ---- */
 
-typedef struct parts {
-    lv k, m;
-} parts; /* k as a float */
-
 /* x positive, normal, finite (anything else gives some number). */
-static parts split(sn_em *em, lv x) {
+static sn_math_parts split(sn_em *em, lv x) {
     bool wide = sn_em_is64(x);
     int64_t one = wide ? 0x3ff0000000000000 : 0x3f800000;
     int64_t root = wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3; /* sqrt(1/2) */
@@ -43,14 +47,14 @@ static parts split(sn_em *em, lv x) {
     lv moved = em_iadd(em, u, sn_em_i(em, u, one - root));
     lv k = em_isub(em, em_lshr(em, moved, sn_em_i(em, u, wide ? 52 : 23)), sn_em_i(em, u, wide ? 1023 : 127));
     lv m = em_iadd(em, em_and(em, moved, sn_em_i(em, u, mantissa)), sn_em_i(em, u, root));
-    return (parts){LLVMBuildSIToFP(em->b, k, LLVMTypeOf(x), ""), sn_em_fbits(em, m)};
+    return (sn_math_parts){LLVMBuildSIToFP(em->b, k, LLVMTypeOf(x), ""), sn_em_fbits(em, m)};
 }
 
 /* Subnormal numbers are scaled up first. */
-static parts split_any(sn_em *em, lv x) {
+sn_math_parts sn_math_split(sn_em *em, lv x) {
     bool wide = sn_em_is64(x);
     lv tiny = em_less(em, x, wide ? 0x1p-1022 : 0x1p-126);
-    parts p = split(em, em_select(em, tiny, em_mulc(em, x, wide ? 0x1p54 : 0x1p25), x));
+    sn_math_parts p = split(em, em_select(em, tiny, em_mulc(em, x, wide ? 0x1p54 : 0x1p25), x));
     p.k = em_select(em, tiny, em_addc(em, p.k, wide ? -54 : -25), p.k);
     return p;
 }
@@ -90,27 +94,49 @@ static lv log_sum(sn_em *em, lv k, lv f, lv c) {
 
 /* ---- logarithms ---- */
 
+/* hi + lo, |lo| at most half an ulp of hi. */
+typedef struct pair {
+    lv hi, lo;
+} pair;
+
+/* log m */
+static pair log_mantissa(sn_em *em, lv m) {
+    lv f = em_addc(em, m, -1);
+    log_terms t = log_series(em, f);
+    lv rest = em_sub(em, t.half, t.series), hi = em_sub(em, f, rest);
+    return (pair){hi, em_sub(em, em_sub(em, f, hi), rest)};
+}
+
 lv sn_math_log(sn_em *em, const lv *in) {
-    parts p = split_any(em, in[0]);
+    sn_math_parts p = sn_math_split(em, in[0]);
     return log_specials(em, in[0], log_sum(em, p.k, em_addc(em, p.m, -1), sn_em_f(em, p.k, 0)));
 }
 
 lv sn_math_log2(sn_em *em, const lv *in) {
-    parts p = split_any(em, in[0]);
+    sn_math_parts p = sn_math_split(em, in[0]);
     bool wide = sn_em_is64(in[0]);
-    lv f = em_addc(em, p.m, -1);
-    log_terms t = log_series(em, f);
-    lv rest = em_sub(em, t.half, t.series);
-    lv hi = em_sub(em, f, rest), lo = em_sub(em, em_sub(em, f, hi), rest);
-    lv low = em_fmac(em, lo, wide ? LOG2_E : LOG2_E_32, em_mulc(em, hi, wide ? LOG2_E_LOW : LOG2_E_LOW_32));
-    lv y = em_add(em, p.k, em_fmac(em, hi, wide ? LOG2_E : LOG2_E_32, low));
+    pair l = log_mantissa(em, p.m);
+    lv low = em_fmac(em, l.lo, wide ? LOG2_E : LOG2_E_32, em_mulc(em, l.hi, wide ? LOG2_E_LOW : LOG2_E_LOW_32));
+    lv y = em_add(em, p.k, em_fmac(em, l.hi, wide ? LOG2_E : LOG2_E_32, low));
+    return log_specials(em, in[0], y);
+}
+
+/* Here k adds a number that is rounded: its low part goes with the others. */
+lv sn_math_log10(sn_em *em, const lv *in) {
+    sn_math_parts p = sn_math_split(em, in[0]);
+    bool wide = sn_em_is64(in[0]);
+    pair l = log_mantissa(em, p.m);
+    lv low =
+        em_fmac(em, l.hi, wide ? LOG10_E_LOW : LOG10_E_LOW_32, em_mulc(em, p.k, wide ? LOG10_2_LOW : LOG10_2_LOW_32));
+    low = em_fmac(em, l.lo, wide ? LOG10_E : LOG10_E_32, low);
+    lv y = em_fmac(em, p.k, wide ? LOG10_2 : LOG10_2_32, em_fmac(em, l.hi, wide ? LOG10_E : LOG10_E_32, low));
     return log_specials(em, in[0], y);
 }
 
 /* u = 1 + x rounds; c = (1 + x - u) / u corrects log u. */
 static lv log1p_plus(sn_em *em, lv x, lv doublings) { /* of 1 + x; NULL: none */
     lv u = em_addc(em, x, 1), less = em_addc(em, u, -1);
-    parts p = split(em, u);
+    sn_math_parts p = split(em, u);
     lv large = em_sub(em, sn_em_f(em, x, 1), em_sub(em, u, x)), small = em_sub(em, x, less);
     lv c = quotient(em, em_select(em, em_more(em, p.k, 1), large, small), u);
     lv k = doublings ? em_add(em, p.k, doublings) : p.k;
@@ -125,11 +151,7 @@ lv sn_math_log1p_twice(sn_em *em, lv x, lv twice) {
     return log1p_plus(em, x, em_select(em, twice, sn_em_f(em, x, 1), sn_em_f(em, x, 0)));
 }
 
-/* ---- pairs: hi + lo, |lo| at most half an ulp of hi ---- */
-
-typedef struct pair {
-    lv hi, lo;
-} pair;
+/* ---- pairs ---- */
 
 static pair fast_two_sum(sn_em *em, lv a, lv b) { /* |a| >= |b| or a = 0 */
     lv s = em_add(em, a, b);
@@ -171,7 +193,7 @@ static pair log_pair(sn_em *em, lv f) {
 /* y log2 a as a pair; a positive and finite. */
 static pair exponent_of_power(sn_em *em, lv a, lv y) {
     bool wide = sn_em_is64(a);
-    parts p = split_any(em, a);
+    sn_math_parts p = sn_math_split(em, a);
     pair e = {sn_em_f(em, a, wide ? LOG2_E : LOG2_E_32), sn_em_f(em, a, wide ? LOG2_E_LOW : LOG2_E_LOW_32)};
     pair l = pair_mul(em, log_pair(em, em_addc(em, p.m, -1)), e);
     pair sum = fast_two_sum(em, p.k, l.hi);

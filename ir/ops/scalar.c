@@ -52,6 +52,9 @@ int64_t sn_int_shr(int64_t a, int64_t b, int bits, bool is_unsigned) {
     return inside ? a >> b : a < 0 ? -1 : 0;
 }
 
+/* cbrt of glibc is off by up to 4 units, which is more than compiled code is. */
+double sn_float_cbrt(double a) { return (double)cbrtl(a); }
+
 double sn_float_rem(double a, double b) {
     double r = fmod(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;

@@ -65,6 +65,7 @@ static const eval_case CASES[] = {
     {"div %i, 0", 6, {0, 0, 0, 0, 0, 0}},
     {"div %x, 4", 6, {0.25, -0.5, 0.75, 1, 0.125, -1.5}},
     {"pow %y, 2", 3, {100, 400, 900}},
+    {"hypot %nans, 0", 4, {1, NAN, INFINITY, INFINITY}},
     {"maximum %nans, 2", 4, {2, NAN, INFINITY, 2}},
     {"shl %u, 1", 3, {254, 6, 0}},
     {"shr %i8, 1", 3, {63, -64, 2}},

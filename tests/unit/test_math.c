@@ -173,10 +173,11 @@ static ld rem_ld(ld a, ld b) {
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-/* The meanings of lops.def once more, in long double: tgmath.h reads exp(a) as expl(a). A remainder of its own, because
- * that of scalar.c is one of doubles. */
+/* The meanings of lops.def once more, in long double: tgmath.h reads exp(a) as expl(a). A remainder and a cube root of
+ * its own, because those of scalar.c are of doubles. */
 static ld reference(sn_lop op, ld a, ld b) {
     if (op == SN_LOP_REM) return rem_ld(a, b);
+    if (op == SN_LOP_CBRT) return cbrtl(a);
     SN_UNUSED ld c = 0, NA = NAN;
     switch ((int)op) {
 #define SN_LOP(ID, name, n_in, result, f, i) \
@@ -234,7 +235,8 @@ static void check_all(sn_dtype dtype, sn_axis_kind kind) {
 Test(math, f32_vector) { check_all(SN_F32, SN_AXIS_VECTOR); }
 Test(math, f64_vector) { check_all(SN_F64, SN_AXIS_VECTOR); }
 Test(math, f32_scalar) {
-    static const sn_lop LONG[] = {SN_LOP_SIN, SN_LOP_POW, SN_LOP_REM, SN_LOP_FMOD, SN_LOP_EXP, SN_LOP_LOG1P};
+    static const sn_lop LONG[] = {SN_LOP_SIN,   SN_LOP_POW,  SN_LOP_REM,   SN_LOP_FMOD, SN_LOP_EXP,
+                                  SN_LOP_LOG1P, SN_LOP_CBRT, SN_LOP_ATAN2, SN_LOP_HYPOT};
     for (size_t i = 0; i < SN_COUNT(LONG); i++) check_float(LONG[i], SN_F32, SN_AXIS_SEQ);
 }
 
