@@ -124,9 +124,9 @@ void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives) {
 }
 
 /* What threads have stored to shared memory, boxes and matrix instructions see; what boxes have read, threads may store
- * over. */
-void sn_gen_order_boxes(sn_gen *g, sn_stmt barrier) {
-    if (g->stores_boxes && (!g->in_ring || sn_gen_boxes_follow(g, barrier))) {
+ * over. Barriers of a pipe do not come here (ring.c): those that do are of results. */
+void sn_gen_order_boxes(sn_gen *g) {
+    if (g->stores_boxes) {
         sn_em_if first = sn_em_then(&g->em, sn_gen_first_of_own(g), "first_thread");
         sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
         sn_em_end(&g->em, &first);

@@ -502,8 +502,6 @@ void sn_gen_part_used(sn_gen *g, const sn_stmt_rec *loop, int64_t i, int64_t n);
 bool sn_gen_waits_for_parts(const sn_gen *g, const sn_stmt_rec *loop);
 
 /* ---- own_boxes.c ---- */
-/* Does nothing but boxes that store stand behind the barrier? */
-bool sn_gen_boxes_follow(const sn_gen *g, sn_stmt barrier);
 /* Groups of threads that store their parts of all boxes by themselves; 1: they do not. */
 uint32_t sn_gen_own_groups(sn_gen *g);
 /* The number of the group, which all its threads ask for together. */
@@ -518,8 +516,8 @@ void sn_gen_own_barrier(sn_gen *g);
 bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b);
 /* arrives: barrier object that counts what comes into shared memory. */
 void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
-/* At a barrier; none: at the end. */
-void sn_gen_order_boxes(sn_gen *g, sn_stmt barrier);
+/* At a barrier, and at the end. */
+void sn_gen_order_boxes(sn_gen *g);
 /* Before one, or earlier: boxes and matrix instructions see what the thread has stored to shared memory. */
 void sn_gen_show_stores(sn_gen *g);
 

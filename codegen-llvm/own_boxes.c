@@ -51,7 +51,8 @@ static const sn_gen_box *box_at(const sn_gen *g, sn_stmt s) {
     return NULL;
 }
 
-bool sn_gen_boxes_follow(const sn_gen *g, sn_stmt barrier) {
+/* Does nothing but boxes that store stand behind the barrier? */
+static bool boxes_follow(const sn_gen *g, sn_stmt barrier) {
     sn_stmt s = barrier.i ? sn_stmt_get(g->m, barrier)->next : barrier;
     bool boxes = s.i != 0;
     for (; s.i && boxes; s = sn_stmt_get(g->m, s)->next) {
@@ -76,7 +77,7 @@ uint32_t sn_gen_own_groups(sn_gen *g) {
     }
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         if (sn_stmt_get(g->m, s)->op != SN_LOP_BARRIER || is_of_pipe(g, s)) continue;
-        if (!sn_gen_boxes_follow(g, s)) return 1;
+        if (!boxes_follow(g, s)) return 1;
     }
     return groups;
 }

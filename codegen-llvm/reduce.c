@@ -299,10 +299,26 @@ static void across_warp(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *
     if (g->status == SN_OK) sn_gen_warp_reduce(g, st, state, (uint32_t)n);
 }
 
-/* Does a statement of the region besides its yield take a result of `part`? */
+typedef struct use {
+    const sn_gen *g;
+    const sn_stmt_rec *part;
+    bool found;
+} use;
+
+static void find_use(void *user, sn_ix atom) {
+    use *u = user;
+    const sn_ix_rec *r = sn_ix_get(u->g->m, atom);
+    u->found |= r->kind == SN_IX_VAL && r->id - u->part->result.i < u->part->n_results;
+}
+
+/* Does a statement of the region besides its yield take a result of `part`, as an operand or in an index? */
 static bool feeds_more(const sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *part) {
+    use u = {g, part, false};
     for (sn_stmt t = s->first; t.i && t.i != s->last.i; t = sn_stmt_get(g->m, t)->next) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (r->ix.i) sn_ix_walk(g->m, r->ix, find_use, &u);
+        if (r->bound.i) sn_ix_walk(g->m, r->bound, find_use, &u);
+        if (u.found) return true;
         for (uint32_t i = 0; i < r->n_in; i++)
             if (r->in[i].i - part->result.i < part->n_results) return true;
     }

@@ -236,18 +236,26 @@ sn_status sn_tuner_decide(sn_tuner *t, const sn_subject *x) {
 
 /* ---- all products ---- */
 
+/* Products that the model does not settle. */
+static void products_to_ask(sn_nd_list *out, sn_tuner *t, const sn_module *m) {
+    sn_nd_list all = {0};
+    const char *allowed = t->s->passes.choosing.allowed;
+    sn_arena *scratch = &t->ctx->scratch;
+    sn_product_list(&all, m, scratch);
+    for (uint32_t k = 0; k < all.n; k++)
+        if (!sn_choice_is_settled(m, &t->p->target, sn_program_library(t->p), allowed, all.at[k], scratch))
+            SN_PUSH(scratch, out, all.at[k]);
+}
+
 /* Nodes of the operation; convolutions leave time to the products that come after them. */
 static sn_status decide_all(sn_tuner *t, sn_module *m, sn_op op) {
     sn_nd_list all = {0}, products = {0};
-    sn_product_list(&products, m, &t->ctx->scratch);
+    products_to_ask(&products, t, m);
     if (op == SN_OP_CONV) sn_convolution_list(&all, m, &t->ctx->scratch);
     else all = products;
     t->left = op == SN_OP_CONV ? all.n + products.n : all.n;
     for (uint32_t k = 0; k < all.n; k++) {
         const char *key;
-        if (sn_choice_is_settled(m, &t->p->target, sn_program_library(t->p), t->s->passes.choosing.allowed, all.at[k],
-                                 &t->ctx->scratch))
-            continue;
         SN_TRY(sn_product_key(&key, m, all.at[k], &t->ctx->scratch));
         if (sn_tuner_is_decided(t, key)) continue;
         sn_subject x;

@@ -240,6 +240,9 @@ static bool fits(finder *f) {
     int64_t bytes = sn_dtype_bytes(shared->dtype), row = b->dims[0].box * bytes;
     if (b->dims[0].stride != 1) return refuse(f, "its rows are not contiguous");
     if (row % UNIT || (shared->swizzle && row > shared->swizzle)) return refuse(f, "its rows do not fit the swizzle");
+    /* An H100 calls the instruction illegal else. */
+    if (!sn_ix_is_multiple(f->m, b->dims[0].at, UNIT / bytes))
+        return refuse(f, "its rows begin at no multiple of 16 bytes");
     if (b->offset * bytes % UNIT || b->offset < 0)
         return refuse(f, "its array does not begin at a multiple of 16 bytes");
     for (uint32_t k = 0; k < b->rank; k++) {

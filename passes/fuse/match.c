@@ -333,7 +333,8 @@ static bool is_of_softmax(const sn_module *m, sn_kern k, const sn_chain *outer) 
     return false;
 }
 
-/* Of `rows` columns, how many tiles a team of blocks has one of at a time (passes/schedule/outer_team.c); 0: it has none. */
+/* How many tiles, one of which a team of blocks has at a time, `rows` columns are (passes/schedule/outer_team.c); 0: columns are not
+ * for teams. */
 static int64_t tiles_of_columns(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_b,
                                 int64_t rows) {
     sn_module *m = cx->m;

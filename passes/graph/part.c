@@ -89,11 +89,15 @@ static sn_nd base_of(const copier *c, sn_nd x) {
     return x;
 }
 
-/* Floats that become narrower ones on the way to a product stand so in memory (to-loops): what computes them does it there, or a
- * kernel that runs once. An input's are converted in each run. */
+/* Floats that become narrower ones on the way to a product stand so in memory where elementwise operations compute them, which do
+ * that as well, and where a kernel that runs once does (to-loops). What stands in memory as it was (inputs, sums, other products)
+ * is converted in each run. */
 static bool is_narrowed(const copier *c, sn_nd x) {
-    const sn_node_rec *n = node(c, x);
-    if (n->op != SN_OP_CAST || node(c, base_of(c, x))->op == SN_OP_INPUT) return false;
+    const sn_node_rec *n = node(c, x), *base = node(c, base_of(c, x));
+    sn_opclass cls = sn_ops[base->op].cls;
+    bool stands = base->op == SN_OP_INPUT || cls == SN_OPS_REDUCE || cls == SN_OPS_SCAN || cls == SN_OPS_CONTRACT ||
+                  base->op == SN_OP_PROJECT || base->op == SN_OP_SCATTER;
+    if (n->op != SN_OP_CAST || stands) return false;
     sn_dtype from = node(c, n->in[0])->type.dtype;
     return sn_is_float(from) && sn_is_float(n->type.dtype) && !sn_dtype_widens(from, n->type.dtype);
 }

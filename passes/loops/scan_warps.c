@@ -14,7 +14,7 @@
  *       }
  *       barrier
  *       loop w in 8 : block.y {
- *         %7 = reduce sum q in 8 : unroll { load k_n0[q] }                               by eighths
+ *         %7 = reduce sum q in 8 : unroll { load k_n0[q] }                               of all warps
  *         loop u in 8 : unroll { loop x in 32 : block.x { %8 = add %7, k_e0[u]
  *           loop v in 4 : vector { load k_s0[..]  %9 = accum sum .. over v  %10 = add %8, %9  store y[..], %10 } } } } }
  *

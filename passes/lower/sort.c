@@ -20,7 +20,8 @@
  * by bit.
  *
  * Cost: one reading and one writing of rows that a block can sort; log_WAYS(n / 4096) more passes over longer ones,
- * each with up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time.
+ * each with up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time. On a CPU `keep` readings
+ * of a row, or as many of a short row as it has elements.
  */
 #include "passes/lower/order.h"
 

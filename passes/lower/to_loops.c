@@ -16,8 +16,8 @@
  *     matmul read on a GPU (else each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - so is what stands below the views of operands of an attention, whatever it is;
- *   - integers that a matmul on a GPU multiplies as floats for more than SN_CONVERTED_ROWS rows are realized as floats, and so are
- *     floats that it multiplies as narrower ones;
+ *   - integers that a matmul or convolution on a GPU multiplies as floats more than SN_CONVERTED_ROWS times each are realized as floats,
+ *     and so are floats that it multiplies as narrower ones;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
  *   - copies are realized. What a reduction or contraction gives is stored in the order in which its first copy wants it, and the copy
  *     is a view of that;
@@ -94,9 +94,28 @@ static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
     return lw->nodes[at.i].users == 1;
 }
 
+/* Elements of a type; 0: nobody knows. */
+static double elements_of(const sn_lower *lw, sn_nd x) {
+    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    double n = 1;
+    int64_t size;
+    for (uint32_t k = 0; k < t->rank; k++) n *= sn_ix_is_const(lw->m, t->shape[k], &size) ? (double)size : 0;
+    return n;
+}
+
+/* How often a convolution of one group multiplies each element of operand k: each place of the result takes a filter's products. */
+static double conv_uses(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    double operand = elements_of(lw, n->in[k]), filters = 0;
+    int64_t count;
+    if (sn_ix_is_const(lw->m, sn_node_get(lw->m, n->in[1])->type.shape[0], &count)) filters = (double)count;
+    if (operand == 0 || filters == 0 || sn_node_int(lw->m, x, SN_ATTR_GROUPS, 1) > 1) return 0;
+    return elements_of(lw, x) * elements_of(lw, n->in[1]) / filters / operand;
+}
+
 /* Does a matmul or convolution multiply each element of its operand k so often that it had better stand converted in memory? */
 static bool is_used_often(const sn_lower *lw, sn_nd x, uint32_t k) {
-    if (sn_node_get(lw->m, x)->op == SN_OP_CONV) return sn_node_int(lw->m, x, SN_ATTR_GROUPS, 1) == 1;
+    if (sn_node_get(lw->m, x)->op == SN_OP_CONV) return conv_uses(lw, x, k) > SN_CONVERTED_ROWS;
     return sn_graph_matmul_uses(lw->m, x, k) > SN_CONVERTED_ROWS;
 }
 

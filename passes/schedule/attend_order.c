@@ -23,9 +23,11 @@ int64_t sn_attend_tiles_at(const sn_attend *a, const sn_sched *sc, int64_t row) 
 /* Products of a batch whose keys and values stay in the cache together. */
 static int64_t at_once(const sn_attend *a) {
     const sn_contraction *c = &a->c;
-    int64_t bytes = c->k * (a->depth + c->n) * sn_dtype_bytes(sn_stmt_get(a->m, a->key)->dtype), n = c->batch;
-    while (n > 1 && (c->batch % n || 2 * n * bytes > (int64_t)a->cx->target->cache_bytes)) n--;
-    return n;
+    int64_t bytes = c->k * (a->depth + c->n) * sn_dtype_bytes(sn_stmt_get(a->m, a->key)->dtype);
+    int64_t n = (int64_t)a->cx->target->cache_bytes / 2 / (bytes ? bytes : 1);
+    if (n > c->batch) n = c->batch;
+    while (n > 1 && c->batch % n) n--;
+    return n > 1 ? n : 1;
 }
 
 /* Number in its group of the tile that block g has in that turn. */

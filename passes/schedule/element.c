@@ -338,7 +338,7 @@ static void spread_columns(const sn_target *t, const sn_schedule_shape *sh, sn_s
 
 /* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
  * rows, so that those of one place run together. Not so where another kernel loads the rows, too: what that one read last is in the cache yet,
- * where it ends (passes/loops/reverse_grid.c), unless that is less than what rows would read again. */
+ * where it ends (passes/loops/reverse_grid.c), unless that is less than what rows would read again, and than what they read in between. */
 static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     int64_t bytes = 0, together = 1, largest = 0, again = 0;
@@ -358,10 +358,11 @@ static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_sc
         if (rows > 1 && size > largest) largest = size, together = rows;
         again = sn_add_clamped(again, sn_mul_clamped(size, rows - 1));
     }
-    int64_t between = sh->rows / together * bytes, cache = cx->target->cache_bytes;
+    int64_t between = sn_mul_clamped(sh->rows / together, bytes), cache = cx->target->cache_bytes;
     elsewhere &= again < cache || between < cache;
-    bool gone = sh->rows / together * bytes >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
-    if (!gone || again * SN_ELEMENT_AGAIN < sh->rows * bytes || together > INT32_MAX) return;
+    bool gone = between >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
+    bool much = sn_mul_clamped(again, SN_ELEMENT_AGAIN) >= sn_mul_clamped(sh->rows, bytes);
+    if (!gone || !much || together > INT32_MAX) return;
     fl->abreast = elsewhere ? 1 : (uint32_t)together;
     fl->other = elsewhere ? (uint32_t)together : 1;
 }

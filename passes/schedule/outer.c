@@ -7,6 +7,7 @@
  * (outer_keep.c, stage.c), or the C blocks of a cluster or of a team do (outer_team.c).
  */
 #include "passes/schedule/figures.h"
+#include "passes/schedule/teams.h"
 #include "passes/schedule/outer_keep.h"
 #include "passes/schedule/schedules.h"
 
@@ -188,6 +189,7 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
     columns co = look_at_columns(cx->m, sh);
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, sh, &co, sc);
+    SN_TRY(sn_schedule_check_teams(cx, k, sc));
     if (sh->rows >= sc->vector || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns",
                    sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
@@ -276,9 +278,10 @@ static sn_stmt open_tiles(sn_pass_ctx *cx, sn_kern k, int64_t tiles, const sn_sc
     int64_t at_once = sc->teams ? sc->teams : tiles;
     sn_stmt into = {0};
     *tile = put_loop(m, k, &into, "g", at_once, SN_AXIS_GRID);
-    if (tiles <= at_once) return into;
-    *tile = sn_ix_add(m, *tile,
-                      sn_ix_scale(m, put_loop(m, k, &into, "r", sn_ceil_div(tiles, at_once), SN_AXIS_SEQ), at_once));
+    if (tiles > at_once) {
+        sn_ix turn = put_loop(m, k, &into, "r", sn_ceil_div(tiles, at_once), SN_AXIS_SEQ);
+        *tile = sn_ix_add(m, *tile, sn_ix_scale(m, turn, at_once));
+    }
     if (tiles % at_once)
         into = sn_put_if(m, sn_at_end(k, into), *tile, sn_ix_const(m, tiles)); /* all threads of a team agree */
     return into;

@@ -161,7 +161,7 @@ static bool stores_columns(const sn_module *m, const sn_schedule_shape *sh) {
     return false;
 }
 
-bool sn_schedule_lines_follow(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+static bool lines_follow(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     int64_t c, along = sn_last_outer_extent(cx, sh);
     for (uint32_t i = 0; i < sh->n_nests; i++) {
@@ -212,7 +212,7 @@ static bool is_worth_it(const keeper *ke) {
 /* What one block has no room for, or by narrow lines, a cluster may have, or all of few columns together. */
 static void weigh_clusters(keeper *ke, sn_pass_ctx *cx, uint32_t vector) {
     int64_t along = sn_last_outer_extent(cx, ke->sh);
-    bool follow = sn_schedule_lines_follow(cx, ke->sh);
+    bool follow = lines_follow(cx, ke->sh);
     for (uint32_t c = 1; c <= ke->t->cluster && (c == 1 || ke->sh->max_count >= c * SN_CLUSTER_COLUMN); c *= 2) {
         if (c > 1) weigh_tiles(ke, vector, c);
         for (uint32_t v = sn_least(vector, sn_pow2_divisor(along)); v >= 1 && follow; v /= 2)

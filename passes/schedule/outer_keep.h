@@ -18,8 +18,6 @@ bool sn_schedule_team_columns(double *cost, sn_sched *sched, sn_pass_ctx *cx, co
 sn_row_parts sn_schedule_column_parts(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);
 /* May a team keep columns of which so many lie side by side, of elements of so many bytes? They are few. */
 bool sn_columns_for_team(const sn_target *t, int64_t along, uint32_t bytes);
-/* Do the lines of columns follow each other, as those of few columns do that nothing else stands beside? */
-bool sn_schedule_lines_follow(sn_pass_ctx *cx, const sn_schedule_shape *sh);
 
 /* Has a block or a cluster room for whole columns, a line of them side by side, and are they enough to fill the device? `along` of
  * the columns lie side by side; bytes: of the elements of one that are read again. */

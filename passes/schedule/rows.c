@@ -391,9 +391,7 @@ static sn_status check_row(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_s
             return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                            "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
                            (long long)sh->nests[i].count);
-    if (sc->teams && sn_sched_cluster(sc) == 1)
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
-                       "kernel %s: the schedule's teams=%u are of one block each: cluster is missing", name, sc->teams);
+    SN_TRY(sn_schedule_check_teams(cx, k, sc));
     if (sn_sched_cluster(sc) > 1 && sc->block_y > 1)
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's cluster=%u shares one row: block_y=%u is not possible", name,

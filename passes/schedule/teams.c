@@ -286,3 +286,10 @@ bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
     }
     return false;
 }
+
+sn_status sn_schedule_check_teams(const sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
+    if (!sc->teams || sn_sched_cluster(sc) > 1) return SN_OK;
+    return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                   "kernel %s: the schedule's teams=%u are of one block each: cluster is missing",
+                   sn_kern_get(cx->m, k)->name, sc->teams);
+}

@@ -11,8 +11,7 @@ typedef struct sn_team_rows {
     uint32_t exchanges;  /* reductions of a row that wait for one another */
     bool tests;          /* rows begin anywhere in a vector: each lane asks whether it is in the row */
     uint32_t again; /* nests behind the first one, which read what does not stay; 0: all of a row has to (row_part.c) */
-    uint32_t
-        columns; /* threads side by side that own columns (class outer): a "row" is what all their columns have; 0: none do */
+    uint32_t columns; /* threads side by side that own columns (class outer), a row being what these have; 0: none do */
 } sn_team_rows;
 
 /* Complete a header whose vector is chosen, whose block_x is all threads of a block; false: the device has no room for a row. *cycles: that it takes. */
@@ -22,6 +21,9 @@ double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, 
 
 /* Of the iterations of a thread's outermost loop, how many have room; may be more than there are. */
 sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *rows, const sn_sched *sc);
+
+/* Teams of a header are of several blocks. */
+sn_status sn_schedule_check_teams(const sn_pass_ctx *cx, sn_kern k, const sn_sched *sc);
 
 /* Rows that may become one kernel. */
 typedef struct sn_team_need {

@@ -59,8 +59,8 @@ Test(choose, product_as_small_graph) {
     cr_assert_str_eq(key_of(key), key, "the small graph of a small graph is itself");
 }
 
-/* A cast that somebody else has made does not come along: what is computed, and weights, become narrower before. An input's does,
- * and one that widens. */
+/* A cast that somebody else has made does not come along: what is computed, and weights, become narrower before. Those of an input
+ * and of another product's result do, and one that widens. */
 Test(choose, casts_of_a_small_graph) {
     cr_assert_str_eq(key_of("graph @model(%x: f32[64, 64]) {\n  %w = weight dtype=f32 name=\"w\" shape=[64, 8]\n"
                             "  %h = exp %x\n  %n = cast %h dtype=bf16\n  %v = cast %w dtype=bf16\n"
@@ -74,6 +74,10 @@ Test(choose, casts_of_a_small_graph) {
                      "  %0 = cast %i0 dtype=f16 : f16[64, 64]\n  %1 = cast %0 dtype=f32 : f32[64, 64]\n"
                      "  %2 = cast %i1 dtype=f32 : f32[64, 8]\n"
                      "  %3 = matmul %1, %2 : f32[64, 8]\n  return o0 = %3\n}\n");
+    cr_assert(strstr(key_of("graph @model(%x: f32[64, 64], %w: bf16[64, 8]) {\n  %s = sum %x axes=[1]\n"
+                            "  %r = reshape %s shape=[1, 64]\n  %n = cast %r dtype=bf16\n"
+                            "  %c = matmul %n, %w\n  return c = %c }"),
+                     "cast %"));
 }
 
 /* What is made of the product by way of something else, such as the mean of its rows, does not run with it. */
