@@ -133,7 +133,7 @@ Test(tune_kernels, scatters_and_scheduled_kernels_are_refused) {
     kernels k;
     bool scatter = false, done = false;
     open_kernels(&k, NULL,
-                 "graph @g(%x: f32[64, 8], %i: i64[16], %u: f32[16, 8]) {\n  %y = scatter %x, %i, %u\n"
+                 "graph @g(%x: f32[3000, 8], %i: i64[16], %u: f32[16, 8]) {\n  %y = scatter %x, %i, %u\n"
                  "  %s = sort %x axis=0 descending=false\n  %v = project %s index=0\n  return a = %y, b = %v\n}\n");
     for (uint32_t at = 0; at < k.m->kernels.n; at++) {
         const char *why_not, *key = sn_kernel_key(&why_not, &k.cx, &k.users, at);
