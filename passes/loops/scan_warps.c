@@ -24,7 +24,8 @@
  *
  * One exchange through the L2 cache is waited for, not two: a part takes in, one by one, the parts of its group and of the
  * group before, a word for each thread, and what the groups before those come to, which has been posted while a whole group
- * was loaded. Which sums go together follows from numbers alone.
+ * was loaded (left out above, with how the last part of a group posts that). The first half of the warps asks for the group before, the
+ * other half for the part's own. Which sums go together follows from numbers alone.
  *
  * Rows that begin inside of vectors have parts that begin with vectors: the first part has some elements of the row before,
  * which count for nothing. Where steps go down in memory, so do vectors, threads and warps.
