@@ -214,9 +214,9 @@ sn_status sn_schedule_outer_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
     for (size_t i = 0; i < SN_COUNT(y) && !pinned->block_y && !first.teams; i++) {
         sn_sched other = *pinned;
         other.block_y = y[i];
-        if (!y[i] || y[i] > sh->max_count || y[i] * first.block_x > cx->target->max_threads) continue;
-        SN_TRY(complete(&other, cx, k, sh));
-        sn_schedule_propose(out, cx, &other);
+        if (!y[i] || y[i] > sh->max_count || y[i] > cx->target->max_threads) continue;
+        SN_TRY(complete(&other, cx, k, sh)); /* the first may have fewer columns */
+        if (other.block_x * other.block_y <= cx->target->max_threads) sn_schedule_propose(out, cx, &other);
     }
     return SN_OK;
 }
