@@ -123,10 +123,44 @@ void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives) {
     else store(g, b);
 }
 
-/* What threads have stored to shared memory, boxes and matrix instructions see; what boxes have read, threads may store
- * over. Barriers of a pipe do not come here (ring.c): those that do are of results. */
-void sn_gen_order_boxes(sn_gen *g) {
-    if (g->stores_boxes) {
+/* Does the statement store what a box brings to global memory, or is it such a box? */
+static bool is_of_results(const sn_gen *g, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+    for (uint32_t i = 0; i < g->boxes.n; i++) {
+        const sn_gen_box *b = &g->boxes.at[i];
+        if (b->box.fills) continue;
+        if (b->nest.i == s.i || (sn_stores(r) && sn_buf_eq(r->buf, b->box.shared))) return true;
+    }
+    return false;
+}
+
+/* Is the statement the loop, or in it? */
+static bool is_inside(const sn_gen *g, sn_stmt s, sn_stmt loop) {
+    while (s.i && s.i != loop.i) s = sn_stmt_get(g->m, s)->parent;
+    return s.i != 0;
+}
+
+/* Comes everyone here who comes behind the loop? */
+static bool is_behind(const sn_gen *g, sn_stmt s, sn_stmt loop) {
+    sn_stmt region = sn_stmt_get(g->m, loop)->parent;
+    for (s = sn_stmt_get(g->m, s)->parent; s.i && s.i != region.i; s = sn_stmt_get(g->m, s)->parent)
+        if (sn_stmt_get(g->m, s)->op != SN_LOP_LOOP) return false;
+    return s.i == region.i;
+}
+
+/* A barrier of a pipe that makes no results need not wait for boxes that store those of the tile before: one behind the pipe does. */
+static bool waits_later(const sn_gen *g, sn_stmt barrier) {
+    sn_stmt loop = sn_stmt_get(g->m, barrier)->parent;
+    while (loop.i && !sn_stmt_get(g->m, loop)->pipe) loop = sn_stmt_get(g->m, loop)->parent;
+    for (sn_stmt s = loop; s.i; s = sn_stmt_walk_next(g->m, s)) {
+        if (is_of_results(g, s)) return false;
+        if (sn_stmt_get(g->m, s)->op == SN_LOP_BARRIER && !is_inside(g, s, loop)) return is_behind(g, s, loop);
+    }
+    return false;
+}
+
+void sn_gen_order_boxes(sn_gen *g, sn_stmt barrier) {
+    if (g->stores_boxes && !(barrier.i && waits_later(g, barrier))) {
         sn_em_if first = sn_em_then(&g->em, sn_gen_first_of_own(g), "first_thread");
         sn_em_assembly(&g->em, g->em.cg->vd, "cp.async.bulk.wait_group.read 0;", "~{memory}", NULL, 0);
         sn_em_end(&g->em, &first);

@@ -516,8 +516,9 @@ void sn_gen_own_barrier(sn_gen *g);
 bool sn_gen_is_filled_by_box(const sn_gen *g, sn_buf b);
 /* arrives: barrier object that counts what comes into shared memory. */
 void sn_gen_copy_box(sn_gen *g, const sn_gen_box *b, lv arrives);
-/* At a barrier, and at the end. */
-void sn_gen_order_boxes(sn_gen *g);
+/* At a barrier; none: at the end. What threads have stored to shared memory, boxes and matrix instructions see; what boxes have read,
+ * threads may store over. */
+void sn_gen_order_boxes(sn_gen *g, sn_stmt barrier);
 /* Before one, or earlier: boxes and matrix instructions see what the thread has stored to shared memory. */
 void sn_gen_show_stores(sn_gen *g);
 

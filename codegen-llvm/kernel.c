@@ -255,7 +255,7 @@ static void two_roles(sn_gen *g) {
     sn_gen_start_rings(g, SN_GEN_COMPUTES);
     body(g);
     sn_gen_end_rings(g);
-    sn_gen_order_boxes(g);
+    sn_gen_order_boxes(g, (sn_stmt){0});
     LLVMBuildBr(em->b, end);
     sn_gen_release(g, mark);
     LLVMPositionBuilderAtEnd(em->b, copies);

@@ -165,11 +165,11 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
 }
 
 /* Threads that do not come here would leave the others waiting. */
-static void barrier(sn_gen *g) {
+static void barrier(sn_gen *g, sn_stmt s) {
     if (g->divergent && g->status == SN_OK)
         g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                             "kernel %s: a barrier stands where not all threads of the block come", g->k->name);
-    if (g->gpu) sn_gen_order_boxes(g);
+    if (g->gpu) sn_gen_order_boxes(g, s);
     if (g->gpu && g->cluster > 1 && g->role == SN_GEN_ALL) sn_gen_cluster_barrier(g);
     else if (g->gpu && g->own_groups > 1) sn_gen_own_barrier(g);
     else if (g->gpu) sn_gen_barrier(g);
@@ -185,7 +185,7 @@ void sn_gen_statement(sn_gen *g, sn_stmt id) {
     case SN_LOP_ACCUM: sn_gen_accum(g, s); return;
     case SN_LOP_LOOP: loop(g, id, s); return;
     case SN_LOP_REDUCE: sn_gen_reduce(g, s); return;
-    case SN_LOP_BARRIER: barrier(g); return;
+    case SN_LOP_BARRIER: barrier(g, id); return;
     case SN_LOP_WAIT: sn_gen_wait_for_kernels(g); return;
     case SN_LOP_IF: conditional(g, s); return;
     case SN_LOP_YIELD:
