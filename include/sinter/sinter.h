@@ -28,6 +28,10 @@
  * states are apart: different threads may use different ones at the same time, also of one program, and while another thread
  * uses its context.
  *
+ * Fork. A child of fork goes on with contexts, programs and run states of the CPU, and destroys its copies; threads that it needs are
+ * made there. At the fork no call and no run is under way in another thread (that is the parent's alone). What is on a CUDA device
+ * is lost to the child, as the driver has it.
+ *
  * Callbacks. Functions of the caller that Sinter calls (realloc_fn, log, text_output, deleters of DLPack) return: no exception
  * and no longjmp leaves them. They do not use the context that calls them: a call that can fail is refused there, with
  * SN_ERROR_ARGUMENT or a node with id 0; sn_error belongs to the call that is still running.
