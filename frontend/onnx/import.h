@@ -82,6 +82,8 @@ struct sn_onnx {
     sn_names functions; /* "domain:name" -> place in model->functions plus 1 */
     sn_names given;     /* input node -> place of its value in options->values plus 1 */
     sn_names stated;    /* value_info of the model: name -> place plus 1 */
+    /* Names of inputs, outputs and sizes that .sn text takes as they are: nothing else gets them. */
+    sn_names own_inputs, own_outputs, own_sizes;
     uint32_t texts;     /* outputs that are text */
     uint32_t depth;     /* of functions and bodies */
     uint64_t steps; /* nodes of functions and bodies, with operands and attributes, each as often as it was imported */

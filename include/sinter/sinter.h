@@ -531,7 +531,8 @@ typedef struct sn_import_options {
 } sn_import_options;
 
 /* A graph from an ONNX model, opsets 7 to 22 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
- * and names, with _ for what is no letter, digit or _ in a name of .sn text. Weights that the model keeps in other files
+ * and names, with _ for what is no letter, digit or _ in a name of .sn text ("x.1" is x_1, and x_1_1 in a model that has an
+ * "x_1", too). Weights that the model keeps in other files
  * are looked for in its folder. Fails with SN_ERROR_UNSUPPORTED, and a message that names all operators that are not
  * supported; with SN_ERROR_FILE where the file is broken. */
 SN_API sn_status sn_import_onnx(sn_graph **out, sn_context *ctx, const char *path, const sn_import_options *options);

@@ -184,7 +184,7 @@ Test(onnx, names_are_made_plain_and_unique) {
     put_value(&g, GRAPH_OUTPUT, "y:0", F32, NULL);
     pb m = model_of(&g, 17);
     fixture f = imported(&m, NULL);
-    expect_text(&f, "@m(%in_x_1: f32[2], %in_x_1_1: f32[2], %_1st_input: f32[2])");
+    expect_text(&f, "@m(%in_x_1_1: f32[2], %in_x_1: f32[2], %_1st_input: f32[2])");
     expect_text(&f, "y_0 = ");
     expect_text(&f, "y_0_1 = ");
     EXPECT(&f, 0, FLOATS(1, 2, 5), -2, -1);
@@ -300,7 +300,34 @@ Test(onnx, names_of_sizes_stay_apart) {
     put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
     pb m = model_of(&g, 17);
     fixture f = imported(&m, NULL);
-    expect_text(&f, "%x: f32[a_b, a_b_1, x_2, x_2_1, a_b]");
+    expect_text(&f, "%x: f32[a_b_1, a_b, x_2_1, x_2, a_b_1]");
+    stop(&f);
+    sn_dim_binding dims[] = {{"a_b", 3}, {"a.b", 2}, {"x_2", 5}};
+    sn_import_options o = {.struct_size = sizeof o, .dims = dims, .n_dims = 3};
+    f = imported(&m, &o);
+    expect_text(&f, "%x: f32[2, 3, x_2_1, 5, 2]");
+    stop(&f);
+}
+
+/* Who asks for "out_1" gets what the model calls so. */
+Test(onnx, a_plain_name_is_its_owners) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x.1", F32, "2");
+    put_value(&g, GRAPH_INPUT, "x_1", F32, "2");
+    put_op(&g, "Neg", "x.1", "out.1");
+    put_op(&g, "Abs", "x_1", "out_1");
+    put_value(&g, GRAPH_OUTPUT, "out.1", F32, NULL);
+    put_value(&g, GRAPH_OUTPUT, "out_1", F32, NULL);
+    pb m = model_of(&g, 17);
+    float elements[2] = {3, -4};
+    sn_weight_info value = {.name = "x_1", .dtype = SN_F32, .rank = 1, .shape = {2}, .data = elements, .size = 8};
+    sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1};
+    fixture f = imported(&m, &o);
+    unsigned in, out;
+    cr_expect_eq(sn_graph_find_input(&in, f.g, "x_1"), SN_OK);
+    cr_expect_eq(sn_graph_find_output(&out, f.g, "out_1"), SN_OK);
+    cr_expect(in == 1 && out == 1);
+    EXPECT(&f, 1, FLOATS(1, -2), 2, 1);
     stop(&f);
 }
 
