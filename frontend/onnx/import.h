@@ -18,7 +18,7 @@
 
 enum { SN_ONNX_STRING = 8 }; /* the element type of texts */
 enum {
-    SN_ONNX_NEWEST = 22,       /* opset of the default domain that the table follows */
+    SN_ONNX_NEWEST = 26,       /* opset of the default domain that the table follows */
     SN_ONNX_ITERATIONS = 4096, /* that are written out at most */
     /* Up to so many are written out. What is written out is compiled as often, and steps of a repeat share no kernel and begin
      * with a copy of each state: few steps take no longer to compile than a repeat, and may run faster. */

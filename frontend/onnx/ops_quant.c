@@ -95,7 +95,8 @@ sn_status sn_onnx_quantize(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = sn_onnx_in(c, 0), scale = fitted(c, 1), zero = {0};
     sn_dtype t = SN_U8;
-    sn_onnx_attr_ignore(c, "saturate"); /* of the 8-bit floats */
+    sn_onnx_attr_ignore(c, "saturate");  /* of the 8-bit floats */
+    sn_onnx_attr_ignore(c, "precision"); /* of the quotient, which has that of f32 or more */
     if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
     if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = quantised_dtype(c, zero);
     else if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
@@ -108,7 +109,9 @@ sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     sn_nd x = elements(c, 0), scale = fitted(c, 1);
     if (sn_onnx_has(c, 2)) checked(c, 2), x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
     sn_nd y = sn_graph_mul(m, sn_graph_cast(m, x, SN_F32), sn_graph_widen(m, scale));
-    return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
+    sn_dtype t = sn_graph_type(m, scale)->dtype;
+    if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
+    return sn_onnx_done(c, sn_graph_cast(m, y, t));
 }
 
 /* A tensor that was quantised. */

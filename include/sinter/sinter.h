@@ -530,7 +530,7 @@ typedef struct sn_import_options {
     void *user;
 } sn_import_options;
 
-/* A graph from an ONNX model, opsets 7 to 22 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
+/* A graph from an ONNX model, opsets 7 to 26 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
  * and names, with _ for what is no letter, digit or _ in a name of .sn text ("x.1" is x_1, and x_1_1 in a model that has an
  * "x_1", too). Weights that the model keeps in other files
  * are looked for in its folder. Fails with SN_ERROR_UNSUPPORTED, and a message that names all operators that are not

@@ -91,8 +91,8 @@ Test(onnx_read, no_models) {
     pb g = {0};
     m = model_of(&g, 17);
     refused(&m, "m.onnx: the model has no outputs");
-    m = model_of(&g, 23);
-    refused(&m, "m.onnx: opset 23; up to 22 are read: export or convert the model for one of those");
+    m = model_of(&g, 27);
+    refused(&m, "m.onnx: opset 27; up to 26 are read: export or convert the model for one of those");
     for (int k = 0; k < 120; k++) { /* graph in attribute in node in graph */
         pb outer = {0};
         put_message(&outer, k % 3 == 0 ? ATTR_G : k % 3 == 1 ? NODE_ATTRIBUTE : GRAPH_NODE, &nested);
