@@ -199,11 +199,12 @@ static const char *size_name(sn_onnx *im, const char *key, const char *name) {
     return im->size_names.at[at - 1];
 }
 
-/* Is the size known? A number, or a name that is bound; else it is that of the name. */
+/* Is the size known? A number, or a name that is bound; else it is that of the name. Exporters write -1 and "?" for what they do not
+ * know. */
 static bool declared_size(int64_t *out, const char **name, sn_onnx *im, const sn_pb_dim *d, const char *input,
                           uint32_t axis) {
-    bool named = d->param && d->param[0];
-    if (d->seen & SN_PB_DIM_VALUE) return *out = d->value, true;
+    bool named = d->param && d->param[0] && strcmp(d->param, "?");
+    if ((d->seen & SN_PB_DIM_VALUE) && d->value >= 0) return *out = d->value, true;
     const char *key = named ? d->param : sn_strf(im->arena, "%s\n%u", input, axis);
     /* "x.0" becomes x_0, as nothing is called that has the name in the model */
     *name = size_name(im, key, named ? d->param : sn_strf(im->arena, "%s.%u", input, axis));
@@ -321,7 +322,17 @@ static sn_status any_input(sn_onnx_value *out, sn_onnx *im, const char *name, co
 
 /* ---- inputs with an initializer ----
  * From version 4 of the format on that is a default. Before it all initializers had to be inputs, so that it means nothing. Shapes,
- * axes and counts, which are integers, stay what the initializer says: a graph is made for them. */
+ * axes and counts, which are integers, and floats that sizes follow from stay what the initializer says: a graph is made for them. */
+
+/* Is a float that is an operand of the node one of those? */
+static bool tells_sizes(const sn_pb_node *node, const char *name) {
+    static const char *const ops[] = {"Resize", "Upsample", "Range"};
+    bool is_one = false, takes = false;
+    for (size_t k = 0; k < SN_COUNT(ops); k++) is_one |= node->op_type && !strcmp(node->op_type, ops[k]);
+    for (uint32_t k = 0; is_one && k < node->inputs.n; k++)
+        takes |= node->inputs.at[k] && !strcmp(node->inputs.at[k], name);
+    return takes;
+}
 
 static bool is_optional(const sn_onnx *im, const sn_pb_tensor *t) {
     enum { DEFAULTS_SINCE = 4 };
@@ -330,9 +341,12 @@ static bool is_optional(const sn_onnx *im, const sn_pb_tensor *t) {
         is_float |= sn_is_float((sn_dtype)k) && sn_onnx_dtype_number((sn_dtype)k) == t->data_type;
     if (im->model->ir_version < DEFAULTS_SINCE || !t->name || !is_float) return false;
     const sn_pb_graph *g = im->model->graph;
+    bool is_input = false;
     for (uint32_t k = 0; k < g->inputs.n; k++)
-        if (g->inputs.at[k].name && !strcmp(g->inputs.at[k].name, t->name)) return true;
-    return false;
+        is_input |= g->inputs.at[k].name && !strcmp(g->inputs.at[k].name, t->name);
+    for (uint32_t k = 0; is_input && k < g->nodes.n; k++)
+        if (tells_sizes(&g->nodes.at[k], t->name)) return false;
+    return is_input;
 }
 
 static const sn_pb_tensor *default_of(const sn_onnx *im, const char *name) {

@@ -153,6 +153,21 @@ Test(onnx, an_initializer_that_is_an_input_is_one_with_a_default) {
     stop(&f);
 }
 
+/* Scales that a size follows from are no input: a graph is made for them. */
+Test(onnx, scales_that_are_an_input_with_an_initializer) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "1 1 2");
+    put_value(&g, GRAPH_INPUT, "scales", F32, "3");
+    put_f32s(&g, "scales", "3", FLOATS(1, 1, 2), 3);
+    put_op(&g, "Upsample", "x scales", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 9);
+    fixture f = imported(&m, NULL);
+    cr_expect_eq(f.g->m->graph.inputs.n, 1);
+    EXPECT(&f, 0, FLOATS(1), 1, 1, 2, 2);
+    stop(&f);
+}
+
 /* TopK without its positions, Clip without a lower bound. */
 Test(onnx, optional_operands_and_results) {
     pb g = {0};
@@ -289,6 +304,23 @@ Test(onnx, sizes_without_a_name_get_one) {
     pb m = model_of(&g, 17);
     fixture f = imported(&m, NULL);
     expect_text(&f, "%x: f32[x_0, 3]");
+    stop(&f);
+}
+
+/* As exporters write that they do not know them: sizes of -1, and several that are called "?". */
+Test(onnx, sizes_that_are_not_known) {
+    static const float x[6] = {0};
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "-1 q q");
+    for (size_t k = 0; k < g.n; k++) g.at[k] = g.at[k] == 'q' ? '?' : g.at[k];
+    put_op(&g, "Relu", "x", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    sn_dim_binding dims[] = {{"x_0", 1}, {"x_1", 2}, {"x_2", 3}};
+    sn_import_options o = {.struct_size = sizeof o, .dims = dims, .n_dims = 3};
+    fixture f = imported(&m, &o);
+    expect_text(&f, "%x: f32[1, 2, 3]");
+    EXPECT(&f, 0, x, 0, 1, 2, 3, 4, 5);
     stop(&f);
 }
 
@@ -524,6 +556,32 @@ Test(onnx, branches) {
     uint32_t conds = 0;
     for (sn_nd x = {1}; x.i < f.g->m->graph.nodes.count; x.i++) conds += sn_node_get(f.g->m, x)->op == SN_OP_COND;
     cr_expect_eq(conds, 1, "the one that is not known");
+    stop(&f);
+}
+
+/* A branch that cannot be imported need not be taken: whoever knows the condition can say so. */
+Test(onnx, a_branch_that_fits_another_input) {
+    pb g = {0}, fits = {0}, does_not = {0}, n = node_of("If", "rate", "y");
+    put_value(&g, GRAPH_INPUT, "x", F32, "2");
+    put_value(&g, GRAPH_INPUT, "rate", BOOL, "");
+    put_op(&fits, "Neg", "x", "t");
+    put_value(&fits, GRAPH_OUTPUT, "t", F32, NULL);
+    put_op(&does_not, "MatMul", "x nothing", "e");
+    put_value(&does_not, GRAPH_OUTPUT, "e", F32, NULL);
+    put_attr_graph(&n, "then_branch", &fits);
+    put_attr_graph(&n, "else_branch", &does_not);
+    put_message(&g, GRAPH_NODE, &n);
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(
+        &m, NULL,
+        "its body has nodes that are not supported, and the condition is not known at import: it depends on the value of "
+        "input rate, which has to be given for the import: y");
+    bool yes = true;
+    sn_weight_info value = {.name = "rate", .dtype = SN_BOOL, .data = &yes, .size = 1};
+    sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1};
+    fixture f = imported(&m, &o);
+    EXPECT(&f, 0, FLOATS(1, 0), -1, -2);
     stop(&f);
 }
 
