@@ -120,13 +120,13 @@ typedef struct quantised {
 } quantised;
 
 /* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). Zeros have the scale
- * 1. */
-static quantised by_range(sn_module *m, sn_nd x) {
+ * 1. All elements have one scale, or those along the last axis. */
+static quantised by_range(sn_module *m, sn_nd x, bool by_rows) {
     int64_t axes[SN_MAX_RANK];
-    uint32_t n = sn_graph_type(m, x)->rank;
-    for (uint32_t k = 0; k < n; k++) axes[k] = k;
-    sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, false), 0);
-    sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, false), 0);
+    uint32_t rank = sn_graph_type(m, x)->rank, n = 0;
+    for (uint32_t k = by_rows ? rank - 1 : 0; k < rank; k++) axes[n++] = k;
+    sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, by_rows), 0);
+    sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, by_rows), 0);
     sn_nd scale = quotient(m, sn_graph_sub(m, high, low), sn_graph_number(m, x, 255));
     scale = sn_graph_where(m, sn_graph_binary(m, SN_OP_EQ, high, low), sn_graph_number(m, scale, 1), scale);
     sn_nd zero = sn_graph_unary(m, SN_OP_NEG, quotient(m, low, scale));
@@ -135,10 +135,16 @@ static quantised by_range(sn_module *m, sn_nd x) {
 }
 
 sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
-    quantised q = by_range(c->m, sn_onnx_in(c, 0));
+    quantised q = by_range(c->m, sn_onnx_in(c, 0), false);
     sn_onnx_out(c, 1, q.scale);
     sn_onnx_out(c, 2, q.zero);
     return sn_onnx_done(c, q.x);
+}
+
+sn_nd sn_onnx_through_bytes(sn_module *m, sn_nd x, bool by_rows) {
+    quantised q = by_range(m, x, by_rows);
+    sn_nd steps = sn_graph_sub(m, sn_graph_cast(m, q.x, SN_F32), sn_graph_cast(m, q.zero, SN_F32));
+    return sn_graph_mul(m, steps, q.scale);
 }
 
 sn_nd sn_onnx_real(sn_onnx_call *c, uint32_t x) {
@@ -224,7 +230,7 @@ sn_status sn_onnx_matmul_integer_to_float(sn_onnx_call *c) {
 /* a, which is quantised by its range; b, its scale and zero point; bias. */
 sn_status sn_onnx_dynamic_quantize_matmul(sn_onnx_call *c) {
     sn_module *m = c->m;
-    quantised a = by_range(m, sn_onnx_in(c, 0));
+    quantised a = by_range(m, sn_onnx_in(c, 0), false);
     sn_nd b = sn_onnx_centred(c, 1, 3, column_axis(c, 1));
     sn_nd x = sn_graph_sub(m, sn_graph_cast(m, a.x, SN_I32), sn_graph_cast(m, a.zero, SN_I32));
     return real_product(c, sn_graph_matmul(m, x, b), a.scale, sn_onnx_in(c, 2), 4);

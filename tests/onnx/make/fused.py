@@ -60,3 +60,24 @@ def make(family):
     case("embed", embed, [ids, segments, *tables, *norm], outputs=2)
     case("embed_mask", embed, [ids, segments, *tables, *norm, mask], outputs=2, epsilon=1e-3)
     case("embed_places", embed, [ids, None, *tables[:2], None, *norm, mask, places], outputs=3)
+
+    def lstm(name, columns, dtype=np.int8, direction="forward", h0=False):
+        steps, batch, size, hidden = 4, 1, 5, 6  # what shares a scale in a batch, onnxruntime's threads decide
+        both = 2 if direction == "bidirectional" else 1
+        low, high = (0, 256) if dtype == np.uint8 else (-127, 128)
+        weights = [family.integers(low, high, both, k, 4 * hidden, dtype=dtype) for k in (size, hidden)]
+        shape = (both, 4 * hidden) if columns else (both,)
+        scales = [family.uniform(*shape, low=0.002, high=0.006) for _ in weights]
+        zeros = [np.full(shape, 128 if dtype == np.uint8 else 0, dtype) for _ in weights]
+        state = [family.normal(both, batch, hidden) if h0 else None for _ in range(2)]
+        bias = family.normal(both, 8 * hidden)
+        operands = [family.normal(steps, batch, size), *weights, bias, None, *state, None]
+        operands += [scales[0], zeros[0], scales[1], zeros[1]]
+        known = (1, 2, 3, 8, 9, 10, 11)
+        more = {"hidden_size": hidden, "direction": direction, "known": known, "outputs": 3}
+        case(f"lstm_{name}", "DynamicQuantizeLSTM", operands, **more)
+
+    lstm("plain", columns=False)
+    lstm("bytes", columns=False, dtype=np.uint8, h0=True)
+    lstm("columns", columns=True, h0=True)
+    lstm("both_ways", columns=True, direction="bidirectional")
