@@ -288,6 +288,8 @@ Test(onnx_read, elements_that_do_not_fit) {
     t = tensor_head("w", 8, "2");
     put_text(&t, 6, "one");
     refused_initializer(&t, "1 texts do not fill their shape: w");
+    t = tensor_raw("w", 22, "5", four, 2);
+    refused_initializer(&t, "w: 2 bytes of elements for 5 elements of 4 bits");
     t = tensor_raw("w", 99, "1", four, 4);
     refused_initializer(&t, "element type unknown (99)");
     t = tensor_raw("w", F32, "-2", four, 16);
