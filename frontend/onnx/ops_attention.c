@@ -393,3 +393,104 @@ sn_status sn_onnx_rotary_embedding(sn_onnx_call *c) {
                       rows_of(m, sn_onnx_in(c, tables + 1), where, &axis), r, interleaved);
     return sn_onnx_done(c, sn_graph_cast(m, sn_graph_reshape(m, y, t.shape, t.rank), t.dtype));
 }
+
+/* ---- groups of queries, with a cache (onnxruntime's, of language models) ---- */
+
+/* Operands of GroupQueryAttention. */
+enum { QUERY, KEY, VALUE, PAST_KEY, PAST_VALUE, LENGTHS, TOTAL, COSINE, SINE, PLACES, SCORES_BIAS };
+
+/* Per sequence, [B, 1, 1, 1] in i32, how many places of the cache are filled when the new keys come. */
+static sn_nd filled_before(sn_onnx_call *c, const attention *a, int64_t total) {
+    sn_module *m = c->m;
+    sn_ix one = sn_ix_const(m, 1), shape[] = {size_of(m, a->q, 0), one, one, one}, s = size_of(m, a->q, 2);
+    int64_t new;
+    if (sn_ix_is_const(m, s, &new) && new == total) return sn_graph_full(m, SN_I32, 0, shape, 4);
+    sn_nd last = sn_graph_reshape(m, sn_graph_cast(m, sn_onnx_in(c, LENGTHS), SN_I32), shape, 4);
+    return sn_graph_with_size(m, SN_OP_SUB, sn_graph_with(m, SN_OP_ADD, last, 1), s);
+}
+
+/* x turned by the places that follow those before it. */
+static sn_nd rotated_at(sn_onnx_call *c, sn_nd x, sn_nd before) {
+    static const int64_t heads = 1;
+    sn_module *m = c->m;
+    sn_nd where = sn_onnx_has(c, PLACES) ? sn_onnx_in(c, PLACES) : (sn_nd){0};
+    sn_type t = *sn_graph_type(m, x);
+    sn_ix shape[] = {t.shape[0], sn_ix_const(m, 1)};
+    if (!where.i) {
+        where = sn_graph_reshape(m, before, shape, 2);
+        shape[0] = shape[1], shape[1] = t.shape[2];
+        where = sn_graph_add(m, where, sn_graph_iota(m, SN_I32, 1, shape, 2));
+    }
+    int64_t r = 2 * last_size(c, sn_onnx_in(c, COSINE));
+    bool interleaved = sn_onnx_attr_int(c, "rotary_interleaved", 0);
+    sn_nd y = rotated(m, sn_graph_widen(m, x), rows_of(m, sn_onnx_in(c, COSINE), where, &heads),
+                      rows_of(m, sn_onnx_in(c, SINE), where, &heads), r, interleaved);
+    return sn_graph_cast(m, y, t.dtype);
+}
+
+/* A cache [B, G, T, D] of what operand `past` has, x from place `before` on, and zeros. */
+static sn_nd cached(sn_onnx_call *c, uint32_t past, sn_nd x, sn_nd before, int64_t total) {
+    sn_module *m = c->m;
+    sn_type t = *sn_graph_type(m, x);
+    sn_ix s = t.shape[2];
+    int64_t had = 0, low[4] = {0}, high[4] = {0};
+    t.shape[2] = sn_ix_const(m, total);
+    sn_nd old = sn_onnx_has(c, past) ? sn_onnx_in(c, past) : (sn_nd){0};
+    if (old.i && sn_ix_is_const(m, size_of(m, old, 2), &had)) {
+        high[2] = total - had;
+        if (high[2]) old = sn_graph_pad(m, old, low, high, 0);
+    } else {
+        old = sn_graph_full(m, t.dtype, 0, t.shape, 4);
+    }
+    sn_nd at = sn_graph_sub(m, sn_graph_iota(m, SN_I32, 2, t.shape, 4), before);
+    sn_nd is_new =
+        sn_graph_binary(m, SN_OP_AND, sn_graph_with(m, SN_OP_GE, at, 0), sn_graph_with_size(m, SN_OP_LT, at, s));
+    old = sn_graph_where(m, sn_graph_with(m, SN_OP_LT, at, 0), old, sn_graph_number(m, old, 0));
+    at = sn_graph_where(m, is_new, at, sn_graph_number(m, at, 0));
+    return sn_graph_where(m, is_new, sn_graph_gather(m, x, at, 2), old);
+}
+
+/* Queries, keys and values, each with heads: operands of their own, or one after the other in the first one. */
+static sn_status read_groups(attention *a, sn_onnx_call *c) {
+    sn_module *m = c->m;
+    int64_t heads = sn_onnx_attr_int(c, "num_heads", 0), groups = sn_onnx_attr_int(c, "kv_num_heads", 0);
+    sn_nd q = sn_onnx_in(c, QUERY), k, v;
+    if (sn_onnx_has(c, KEY)) {
+        k = sn_onnx_in(c, KEY), v = sn_onnx_in(c, VALUE);
+    } else {
+        int64_t all = last_size(c, q), d = heads + groups > 0 ? all / (heads + 2 * groups) : 0;
+        v = sn_graph_slice(m, q, -1, (heads + groups) * d, INT64_MAX, 1);
+        k = sn_graph_slice(m, q, -1, heads * d, (heads + groups) * d, 1);
+        q = sn_graph_slice(m, q, -1, 0, heads * d, 1);
+    }
+    a->q = by_heads(c, q, heads), a->k = by_heads(c, k, groups), a->v = by_heads(c, v, groups);
+    return m->env->status;
+}
+
+/* What is known of the cache's size tells the graph's; how much of it is filled, each run says. */
+sn_status sn_onnx_group_query_attention(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    attention a = {.precision = SN_F32, .softcap = sn_onnx_attr_float(c, "softcap", 0)};
+    int64_t total, had = 0, window = sn_onnx_attr_int(c, "local_window_size", -1);
+    bool turns = sn_onnx_attr_int(c, "do_rotary", 0);
+    sn_onnx_attr_ignore(c, "rotary_interleaved");
+    if (sn_onnx_attr_int(c, "smooth_softmax", 0) > 0) return sn_onnx_fail(c, "smooth_softmax");
+    for (uint32_t k = SCORES_BIAS + 1; k < c->n_in; k++)
+        if (sn_onnx_has(c, k)) return sn_onnx_fail(c, "operand %u is not supported", k + 1);
+    SN_TRY(read_groups(&a, c));
+    SN_TRY(sn_onnx_int(&total, c, TOTAL));
+    if (sn_onnx_has(c, PAST_KEY) && !sn_ix_is_const(m, size_of(m, sn_onnx_in(c, PAST_KEY), 2), &had))
+        return sn_onnx_fail(c, "the size of the cache is not known");
+    sn_nd before = filled_before(c, &a, total);
+    if (turns) a.q = rotated_at(c, a.q, before), a.k = rotated_at(c, a.k, before);
+    if (total < had) total = had;
+    a.k = cached(c, PAST_KEY, a.k, before, total), a.v = cached(c, PAST_VALUE, a.v, before, total);
+    sn_onnx_out(c, 1, a.k);
+    sn_onnx_out(c, 2, a.v);
+    SN_TRY(read_scale(&a, c, 0));
+    sn_nd queries = sn_graph_add(m, before, places(m, size_of(m, a.q, 2), 0));
+    SN_TRY(share_heads(c, &a));
+    if (sn_onnx_has(c, SCORES_BIAS)) a.bias = sn_onnx_in(c, SCORES_BIAS);
+    allow_window(m, &a, queries, window > 0 ? window - 1 : -1, 0);
+    return sn_onnx_done(c, without_heads(m, attend(m, &a)));
+}

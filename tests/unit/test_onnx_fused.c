@@ -38,6 +38,8 @@ static void check(const refusal *r, const char *domain) {
     put_value(&g, GRAPH_INPUT, "v", F32, "4");
     put_value(&g, GRAPH_INPUT, "k", F32, "3 3");
     put_value(&g, GRAPH_INPUT, "w", F32, "1 1 3 3");
+    put_value(&g, GRAPH_INPUT, "cache", F32, "2 3 P 8");
+    put_i64s(&g, "four", "", (int64_t[]){4}, 1);
     put_i64s(&g, "ids", "2", (int64_t[]){0, 1}, 2);
     put_message(&g, GRAPH_NODE, &n);
     put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
@@ -98,6 +100,30 @@ Test(onnx_fused, of_onnxruntime) {
         {"Attention", "x k - - v", "1 2 3", {{"num_heads", 1}}, NULL, "past is no tensor of rank 5"},
         {"Attention", "x k", "3 3", {{"num_heads", 1}}, NULL, "an operand of rank 2"},
         {"RotaryEmbedding", "x ids v v", "1 2 3 8", {{"is_packed_batching", 1}}, NULL, "is_packed_batching and scale"},
+        {"GroupQueryAttention",
+         "x x x - - ids ids",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}, {"smooth_softmax", 1}},
+         NULL,
+         "smooth_softmax"},
+        {"GroupQueryAttention",
+         "x x x - - ids ids - - - - v",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}},
+         NULL,
+         "operand 12 is not supported"},
+        {"GroupQueryAttention",
+         "x x x - - ids v",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}},
+         NULL,
+         "it depends on the value of input v"},
+        {"GroupQueryAttention",
+         "x x x cache cache ids four",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}},
+         NULL,
+         "the size of the cache is not known"},
         {.op = "EmbedLayerNormalization", .operands = "ids - x x - v", .dims = "2 4", .why = "ids of rank 1"},
         {.op = "FusedGemm", .operands = "x x", .dims = "2 2", .activation = "Clip", .why = "activation Clip"},
         {.op = "FusedGemm", .operands = "x x", .dims = "2 2", .activation = "Softmax", .why = "activation Softmax"},

@@ -111,3 +111,25 @@ def make(family):
     self("scores_bias", [x, w, b, None, None, family.normal(2, 3, 4, 4)])
     self("past", [x, w, b, None, family.normal(2, 2, 3, 5, 8)], outputs=2)
     self("sizes", [x, family.normal(10, 60), family.normal(60)], qkv_hidden_sizes=[24, 24, 12])
+
+    def group(name, new, filled, total, cache=None, packed=False, rotary=0, bias=None, batch=2, heads=4, kv=2, d=16, **a):
+        parts = [family.normal(batch, new, n * d) for n in (heads, kv, kv)]
+        operands = [np.concatenate(parts, 2), None, None] if packed else parts
+        operands += [None, None] if cache is None else [family.normal(batch, kv, cache, d) for _ in range(2)]
+        operands += [np.array(filled, np.int32) - 1, np.array(total, np.int32)]
+        angles = family.uniform(16, rotary // 2 or 1)
+        operands += [np.cos(angles), np.sin(angles)] if rotary else [None, None]
+        operands += [None, None if bias is None else family.normal(*bias)]
+        more = {"num_heads": heads, "kv_num_heads": kv, "outputs": 3, "known": (6,), **runtime, **a}
+        family.case("ms_group_" + name, "GroupQueryAttention", operands, **more)
+
+    group("prompt", 5, [5, 5], 5)
+    group("prompt_rotary", 5, [5, 5], 5, rotary=16, do_rotary=1)
+    group("prompt_packed", 5, [5, 5], 5, packed=True, rotary=16, do_rotary=1, rotary_interleaved=1)
+    group("token", 1, [7, 7], 7, cache=6)
+    group("token_rotary", 1, [7, 7], 7, cache=6, rotary=16, do_rotary=1)
+    group("token_in_place", 1, [7, 4], 7, cache=10, rotary=16, do_rotary=1)
+    group("window", 1, [9, 9], 9, cache=8, local_window_size=4)
+    group("softcap_scale", 4, [4, 4], 4, softcap=2.0, scale=0.5)
+    group("scores_bias", 3, [3, 3], 3, bias=(1, 4, 3, 3))
+    group("one_by_one", 1, [5, 5], 5, cache=4, heads=2, kv=2)
