@@ -394,6 +394,18 @@ Test(onnx, values_of_inputs) {
     refused(&m, &o, "its value has 8 bytes: axes");
 }
 
+Test(onnx, results_whose_number_is_not_known) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "2");
+    put_op(&g, "NonZero", "x", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", I64, NULL);
+    pb m = model_of(&g, 17);
+    refused(
+        &m, NULL,
+        "elements decide how many results there are, and it depends on the value of input x, which has to be given for the "
+        "import: y");
+}
+
 Test(onnx, options_of_another_version) {
     pb m = unsqueeze_by_input();
     sn_import_options o = {.struct_size = 3};
