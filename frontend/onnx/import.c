@@ -430,8 +430,14 @@ static sn_nd tensor_node(sn_onnx *im, const char *name, const sn_pb_tensor *t) {
     return x;
 }
 
-sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
-    return tensor_node(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
+static sn_onnx_value constant(sn_onnx *im, const char *name, const sn_pb_tensor *t) {
+    sn_onnx_value v = sn_onnx_tensor(tensor_node(im, name, t));
+    v.narrow = sn_onnx_is_narrow(t->data_type);
+    return v;
+}
+
+sn_onnx_value sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
+    return constant(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
 }
 
 static void missing_initializer(sn_onnx *im, sn_onnx_scope *scope, const char *name, const char *reason) {
@@ -446,8 +452,8 @@ static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_te
         bind(im, scope, t->name, text);
         return;
     }
-    sn_nd x = tensor_node(im, t->name, t);
-    if (x.i) bind(im, scope, t->name, sn_onnx_tensor(x));
+    sn_onnx_value v = constant(im, t->name, t);
+    if (v.node.i) bind(im, scope, t->name, v);
     else missing_initializer(im, scope, t->name, im->env->message);
 }
 

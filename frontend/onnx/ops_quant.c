@@ -100,8 +100,13 @@ sn_status sn_onnx_quantize(sn_onnx_call *c) {
     if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
     if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = quantised_dtype(c, zero);
     else if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
-    x = quotient(m, x, scale);
-    return sn_onnx_done(c, rounded(m, x, zero, t));
+    x = rounded(m, quotient(m, x, scale), zero, t);
+    if (c->n_in > 2 && c->in[2].narrow) {
+        bool sign = t == SN_I8;
+        x = sn_graph_with(m, SN_OP_MAXIMUM, x, sign ? -8 : 0);
+        x = sn_graph_with(m, SN_OP_MINIMUM, x, sign ? 7 : 15);
+    }
+    return sn_onnx_done(c, x);
 }
 
 sn_status sn_onnx_dequantize(sn_onnx_call *c) {

@@ -120,6 +120,8 @@ static sn_status typed_elements(sn_onnx_elements *out, sn_env *env, sn_arena *ar
 
 enum { UINT4 = 21, INT4 = 22 };
 
+bool sn_onnx_is_narrow(int64_t number) { return number == UINT4 || number == INT4; }
+
 /* Two in a byte, the first one below; byte k of raw ones, or of a list that has one in each number. */
 static sn_status packed_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, sn_onnx_files *files,
                                  const sn_pb_tensor *t) {
@@ -145,7 +147,7 @@ static sn_status packed_elements(sn_onnx_elements *out, sn_env *env, sn_arena *a
 sn_status sn_onnx_tensor_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, sn_onnx_files *files,
                                   const sn_pb_tensor *t) {
     *out = (sn_onnx_elements){0};
-    if (t->data_type == UINT4 || t->data_type == INT4) return packed_elements(out, env, arena, files, t);
+    if (sn_onnx_is_narrow(t->data_type)) return packed_elements(out, env, arena, files, t);
     SN_TRY(sn_onnx_dtype(&out->dtype, env, t->data_type));
     SN_TRY(read_shape(out, env, t));
     if (t->data_location == 1) {

@@ -394,6 +394,31 @@ Test(onnx, values_of_inputs) {
     refused(&m, &o, "its value has 8 bytes: axes");
 }
 
+/* A zero point of 4 bits says how far a quantisation goes. */
+Test(onnx, quantised_to_four_bits) {
+    static const struct {
+        int type;
+        float low, want[4];
+    } cases[] = {
+        {22, -10, {-8, -8, -8, -7}}, {22, 6, {6, 7, 7, 7}}, {21, -1, {0, 0, 1, 2}}, {21, 13, {13, 14, 15, 15}}};
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        pb g = {0}, zero = tensor_raw("zero", cases[k].type, "", "", 1), like = node_of("CastLike", "x zero", "z");
+        put_value(&g, GRAPH_INPUT, "x", F32, "4");
+        put_f32s(&g, "scale", "", FLOATS(1), 1);
+        put_message(&g, GRAPH_INITIALIZER, &zero);
+        put_op(&g, "QuantizeLinear", "x scale zero", "q");
+        put_op(&g, "DequantizeLinear", "q scale zero", "y");
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 21);
+        fixture f = imported(&m, NULL);
+        expect_run(&f, ON_CPU, &cases[k].low, 0, cases[k].want, 4);
+        stop(&f);
+        put_message(&g, GRAPH_NODE, &like);
+        m = model_of(&g, 21);
+        refused(&m, NULL, "CastLike (opset 21): elements of 4 bits: z");
+    }
+}
+
 Test(onnx, results_whose_number_is_not_known) {
     pb g = {0};
     put_value(&g, GRAPH_INPUT, "x", F32, "2");
