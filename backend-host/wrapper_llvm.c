@@ -332,6 +332,8 @@ static void open_body(writer *w, const sn_wrapper_rows *t) {
         w->slots = LLVMBuildArrayAlloca(w->at, w->cg->ptr, const_i32(w, t->slots), "slots");
         w->counts = LLVMBuildArrayAlloca(w->at, w->cg->i64, const_i32(w, t->depth), "counts");
         LLVMBuildStore(w->at, w->slots, element(w, w->cg->ptr, w->origins, const_i64(w, STEPS)));
+        for (unsigned k = 0; k < t->depth; k++) /* rows before the repeat multiply them by 0 */
+            LLVMBuildStore(w->at, const_i64(w, 0), element(w, w->cg->i64, w->counts, const_i64(w, k)));
     }
     if (t->tests) w->holds = LLVMBuildAlloca(w->at, w->cg->i32, "holds");
     for (unsigned k = NOWHERE + 1; k < N_ORIGINS; k++)

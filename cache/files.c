@@ -9,6 +9,8 @@
 #include "cache/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +49,32 @@ static bool write_parts(int fd, const sn_file_part *parts, uint32_t n, bool last
     return !lasts || fsync(fd) == 0;
 }
 
+/* Is it something that is neither a file nor a folder? */
+static bool is_special(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* Into what is there: nothing may take the place of a device. */
+static bool write_through(const char *path, const sn_file_part *parts, uint32_t n) {
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool good = write_parts(fd, parts, n, false);
+    int why = errno;
+    if (close(fd) != 0 && good) good = false, why = errno;
+    errno = why;
+    return good;
+}
+
+bool sn_file_publish(const char *path) {
+    enum { PUBLIC = 0644 };
+    return is_special(path) || chmod(path, PUBLIC) == 0;
+}
+
 bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, bool lasts) {
-    char beside[SN_PATH_MOST];
+    char beside[SN_PATH_MOST], behind_links[PATH_MAX];
+    if (is_special(path)) return write_through(path, parts, n);
+    if (realpath(path, behind_links)) path = behind_links;
     if (snprintf(beside, sizeof beside, "%s%s%ld-XXXXXX", path, part_mark, (long)getpid()) >= (int)sizeof beside)
         return errno = ENAMETOOLONG, false;
     int fd = mkstemp(beside);

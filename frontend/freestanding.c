@@ -10,9 +10,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { EMBEDDED = 1 << 20, PUBLIC = 0644 };
+enum { EMBEDDED = 1 << 20 };
 
 /* ---- a program as what the source is made from ---- */
 
@@ -94,7 +93,7 @@ static sn_status write_files(const sn_source_files *f, sn_env *env, const char *
     for (size_t i = 0; i < SN_COUNT(files); i++) {
         const char *path = sn_strf(a, "%s/%s.%s", folder, f->name, files[i].ending);
         if (!files[i].n) continue;
-        if (!sn_file_place(path, files[i].parts, files[i].n, false) || chmod(path, PUBLIC) != 0)
+        if (!sn_file_place(path, files[i].parts, files[i].n, false) || !sn_file_publish(path))
             return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
     }
     return SN_OK;

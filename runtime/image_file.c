@@ -16,12 +16,12 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static const char mark[8] = {(char)0x89, 'S', 'N', 'I', 'M', 'G', '\r', '\n'};
-enum { ORDER = 0x01020304, PUBLIC = 0644 /* what is in an image is no secret of who made it */ };
+enum { ORDER = 0x01020304 };
 
 typedef struct head {
     char mark[8];
@@ -72,7 +72,7 @@ sn_status sn_image_write(sn_env *env, const sn_image *image, const char *path) {
     sn_arena scratch;
     sn_arena_init(&scratch, env);
     lay_out(&l, image, &scratch);
-    bool done = sn_file_place(path, l.parts.at, l.parts.n, true) && chmod(path, PUBLIC) == 0;
+    bool done = sn_file_place(path, l.parts.at, l.parts.n, true) && sn_file_publish(path);
     int why = errno;
     sn_text_free(&l.fields);
     sn_arena_free(&scratch);

@@ -8,6 +8,7 @@
  * own, so that nobody waits for a stranger's pieces.
  * Workers have the C locale, as the thread of a running call has it: libraries that assemble print and read numbers.
  * With threads of the caller (sn_env.parallel) a pool has none: a run hands over as many tasks as there are chunks.
+ * A child of fork has none of its parent's threads: a pool makes its own there, before the first work that it shares out.
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
 #include "runtime/threads.h"
@@ -20,6 +21,8 @@
 
 /* More chunks than threads even out pieces of unequal cost; far more would only contend on the counter. */
 enum { CHUNKS_PER_THREAD = 8 };
+
+enum { NOBODY = 0 /* no process: workers are being made */ };
 
 /* About as long as a sleeping thread takes to wake. */
 static const double AWAKE_US = 40;
@@ -40,6 +43,7 @@ struct sn_pool {
     uint32_t threads;        /* with the caller's: for so many work is cut */
     uint32_t n_workers, cap; /* workers beside the callers */
     pthread_t *workers;
+    _Atomic pid_t owner; /* the process that has them */
     pthread_mutex_t lock;
     pthread_cond_t start, done;
     /* Under the lock: */
@@ -129,22 +133,39 @@ uint32_t sn_processors(void) {
     return n > 0 ? (uint32_t)n : 1;
 }
 
-sn_pool *sn_pool_new(sn_env *env, uint32_t threads) {
-    if (!threads) threads = sn_processors();
-    sn_pool *pool = sn_heap_alloc(env, sizeof *pool);
-    *pool = (sn_pool){.env = env, .cap = env->parallel ? 0 : threads - 1, .threads = threads};
-    pool->workers = sn_heap_alloc(env, pool->cap * sizeof *pool->workers);
+/* The locks and the workers, which find nothing to do. */
+static void start_workers(sn_pool *pool) {
+    pool->jobs = NULL;
+    pool->n_workers = 0;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->start, NULL);
     pthread_cond_init(&pool->done, NULL);
     while (pool->n_workers < pool->cap && pthread_create(&pool->workers[pool->n_workers], NULL, work, pool) == 0)
         pool->n_workers++;
+}
+
+sn_pool *sn_pool_new(sn_env *env, uint32_t threads) {
+    if (!threads) threads = sn_processors();
+    sn_pool *pool = sn_heap_alloc(env, sizeof *pool);
+    *pool = (sn_pool){.env = env, .cap = env->parallel ? 0 : threads - 1, .threads = threads, .owner = getpid()};
+    pool->workers = sn_heap_alloc(env, pool->cap * sizeof *pool->workers);
+    start_workers(pool);
     if (!env->parallel) pool->threads = pool->n_workers + 1;
     return pool;
 }
 
-void sn_pool_free(sn_pool *pool) {
-    if (!pool) return;
+/* In a child of fork: the workers are not there, and the locks are as they were at that moment. The first caller begins anew,
+ * others wait for that. */
+static void own_workers(sn_pool *pool) {
+    pid_t self = getpid();
+    for (pid_t owner; (owner = pool->owner) != self; pause_core())
+        if (owner != NOBODY && atomic_compare_exchange_strong(&pool->owner, &owner, NOBODY)) {
+            start_workers(pool);
+            pool->owner = self;
+        }
+}
+
+static void stop_workers(sn_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->stop = true;
     pthread_cond_broadcast(&pool->start);
@@ -153,6 +174,11 @@ void sn_pool_free(sn_pool *pool) {
     pthread_cond_destroy(&pool->done);
     pthread_cond_destroy(&pool->start);
     pthread_mutex_destroy(&pool->lock);
+}
+
+void sn_pool_free(sn_pool *pool) {
+    if (!pool) return;
+    if (pool->owner == getpid()) stop_workers(pool);
     sn_heap_free(pool->env, pool->workers, pool->cap * sizeof *pool->workers);
     sn_heap_free(pool->env, pool, sizeof *pool);
 }
@@ -204,6 +230,7 @@ void sn_pool_run(sn_pool *pool, int64_t n, sn_pool_fn fn, void *user) {
         return;
     }
     job j = {.fn = fn, .user = user, .n = n, .chunk = chunk};
+    own_workers(pool);
     open_job(pool, &j);
     take_chunks(&j);
     close_job(pool, &j);

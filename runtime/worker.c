@@ -1,7 +1,12 @@
 /* worker.c: a thread that does one thing at a time for its owner. It sleeps in between. Does not queue: whoever starts has waited
- * for what was started before.
+ * for what was started before. A child of fork has no threads of its parent's: a worker is not open there.
  */
 #include "runtime/worker.h"
+
+#include <unistd.h>
+
+/* Is there a thread, in this process? */
+static bool is_here(const sn_worker *w) { return w->open && w->owner == getpid(); }
 
 static void *work(void *user) {
     sn_worker *w = user;
@@ -22,7 +27,8 @@ static void *work(void *user) {
 }
 
 bool sn_worker_open(sn_worker *w) {
-    if (w->open) return true;
+    if (is_here(w)) return true;
+    *w = (sn_worker){.owner = getpid()};
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     w->open = pthread_create(&w->thread, NULL, work, w) == 0;
@@ -41,13 +47,14 @@ void sn_worker_start(sn_worker *w, void (*fn)(void *user), void *user) {
 }
 
 void sn_worker_wait(sn_worker *w) {
+    if (!is_here(w)) return;
     pthread_mutex_lock(&w->lock);
     while (w->fn) pthread_cond_wait(&w->changed, &w->lock);
     pthread_mutex_unlock(&w->lock);
 }
 
 void sn_worker_close(sn_worker *w) {
-    if (!w->open) return;
+    if (!is_here(w)) return;
     sn_worker_wait(w);
     pthread_mutex_lock(&w->lock);
     w->stop = true;

@@ -4,10 +4,12 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* Zeroed: it has no thread yet. */
 typedef struct sn_worker {
     pthread_t thread;
+    pid_t owner; /* the process that it is in */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool open, stop;

@@ -34,6 +34,8 @@ static const sn_onnx_op op_rows[] = {
 
 static const char *plain_domain(const char *domain) { return !domain || !strcmp(domain, "ai.onnx") ? "" : domain; }
 
+static void note_own_names(sn_onnx *im);
+
 static void index_tables(sn_onnx *im) {
     sn_names_init(&im->ops, im->arena);
     for (uint32_t k = SN_COUNT(op_rows); k-- > 0;) sn_names_put(&im->ops, op_rows[k].name, k + 1);
@@ -51,6 +53,7 @@ static void index_tables(sn_onnx *im) {
     sn_names_init(&im->stated, im->arena);
     for (uint32_t k = 0; k < g->value_infos.n; k++)
         if (g->value_infos.at[k].name) sn_names_put(&im->stated, g->value_infos.at[k].name, k + 1);
+    note_own_names(im);
 }
 
 static int64_t opset_of(const sn_onnx_scope *scope, const char *domain) {
@@ -88,10 +91,32 @@ static const char *next_name(sn_onnx *im, const char *name) {
     return sn_strf(im->arena, "%s_%u", name, k);
 }
 
-static const char *unique_name(sn_onnx *im, const sn_names *taken, const char *name) {
+/* own: names that are taken by who has them in the model, and by nobody else. */
+static const char *unique_name(sn_onnx *im, const sn_names *taken, const sn_names *own, const char *name) {
     const char *plain = plain_name(im->arena, name), *free_name = plain;
-    while (sn_names_get(taken, free_name)) free_name = next_name(im, plain);
+    while (sn_names_get(taken, free_name) || (sn_names_get(own, free_name) && strcmp(free_name, name)))
+        free_name = next_name(im, plain);
     return free_name;
+}
+
+static void note_own_name(sn_onnx *im, sn_names *own, const char *name) {
+    if (name && !strcmp(plain_name(im->arena, name), name)) sn_names_put(own, name, 1);
+}
+
+/* Of inputs "x.1" and "x_1" the second is x_1, whatever their order: who asks for that name means that one. */
+static void note_own_names(sn_onnx *im) {
+    const sn_pb_graph *g = im->model->graph;
+    sn_names_init(&im->own_inputs, im->arena);
+    sn_names_init(&im->own_outputs, im->arena);
+    sn_names_init(&im->own_sizes, im->arena);
+    for (uint32_t k = 0; k < g->outputs.n; k++) note_own_name(im, &im->own_outputs, g->outputs.at[k].name);
+    for (uint32_t k = 0; k < g->inputs.n; k++) {
+        const sn_pb_type *type = g->inputs.at[k].type;
+        const sn_pb_shape *shape = type && type->tensor ? type->tensor->shape : NULL;
+        note_own_name(im, &im->own_inputs, g->inputs.at[k].name);
+        for (uint32_t d = 0; shape && d < shape->dims.n; d++)
+            note_own_name(im, &im->own_sizes, shape->dims.at[d].param);
+    }
 }
 
 static const sn_onnx_value *look_up(const sn_onnx_scope *scope, const char *name) {
@@ -158,14 +183,15 @@ static const sn_weight_info *value_of(sn_onnx *im, const char *name) {
 /* The value given for an input, by the model's name or by that of .sn text. */
 static const sn_weight_info *given(sn_onnx *im, const char *name) {
     const sn_weight_info *value = value_of(im, name);
-    return value ? value : value_of(im, plain_name(im->arena, name));
+    const char *plain = plain_name(im->arena, name);
+    return value || sn_names_get(&im->own_inputs, plain) ? value : value_of(im, plain);
 }
 
-/* The name in .sn text of a size. Two that differ stay two: "a.b" becomes a_b, "a_b" then a_b_1. */
+/* The name in .sn text of a size. Two that differ stay two: beside "a_b", "a.b" becomes a_b_1. */
 static const char *size_name(sn_onnx *im, const char *key, const char *name) {
     uint32_t at = sn_names_get(&im->sizes, key);
     if (!at) {
-        SN_PUSH(im->arena, &im->size_names, unique_name(im, &im->taken_sizes, name));
+        SN_PUSH(im->arena, &im->size_names, unique_name(im, &im->taken_sizes, &im->own_sizes, name));
         at = im->size_names.n;
         sn_names_put(&im->sizes, key, at);
         sn_names_put(&im->taken_sizes, im->size_names.at[at - 1], at);
@@ -173,13 +199,15 @@ static const char *size_name(sn_onnx *im, const char *key, const char *name) {
     return im->size_names.at[at - 1];
 }
 
-/* Is the size known? A number, or a name that is bound; else it is that of the name. */
+/* Is the size known? A number, or a name that is bound; else it is that of the name. Exporters write -1 and "?" for what they do not
+ * know. */
 static bool declared_size(int64_t *out, const char **name, sn_onnx *im, const sn_pb_dim *d, const char *input,
                           uint32_t axis) {
-    bool named = d->param && d->param[0];
-    if (d->seen & SN_PB_DIM_VALUE) return *out = d->value, true;
+    bool named = d->param && d->param[0] && strcmp(d->param, "?");
+    if ((d->seen & SN_PB_DIM_VALUE) && d->value >= 0) return *out = d->value, true;
     const char *key = named ? d->param : sn_strf(im->arena, "%s\n%u", input, axis);
-    *name = size_name(im, key, named ? d->param : sn_strf(im->arena, "%s_%u", input, axis));
+    /* "x.0" becomes x_0, as nothing is called that has the name in the model */
+    *name = size_name(im, key, named ? d->param : sn_strf(im->arena, "%s.%u", input, axis));
     for (unsigned k = 0; k < im->options->n_dims; k++) {
         const sn_dim_binding *b = &im->options->dims[k];
         if (strcmp(b->name, *name) && !(named && !strcmp(b->name, d->param))) continue;
@@ -240,7 +268,8 @@ static sn_status declared_type(sn_type *out, sn_onnx *im, const char *name, cons
 static sn_status tensor_input(sn_onnx_value *out, sn_onnx *im, const char *name, const sn_pb_tensor_type *declared) {
     sn_type type;
     SN_TRY(declared_type(&type, im, name, declared));
-    sn_nd x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, name), &type, NULL, (sn_ix){0});
+    sn_nd x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, &im->own_inputs, name), &type, NULL,
+                                 (sn_ix){0});
     if (!x.i) return im->env->status;
     const sn_weight_info *value = given(im, name);
     if (value) sn_names_put(&im->given, sn_node_get(im->m, x)->name, (uint32_t)(value - im->options->values) + 1);
@@ -293,7 +322,17 @@ static sn_status any_input(sn_onnx_value *out, sn_onnx *im, const char *name, co
 
 /* ---- inputs with an initializer ----
  * From version 4 of the format on that is a default. Before it all initializers had to be inputs, so that it means nothing. Shapes,
- * axes and counts, which are integers, stay what the initializer says: a graph is made for them. */
+ * axes and counts, which are integers, and floats that sizes follow from stay what the initializer says: a graph is made for them. */
+
+/* Is a float that is an operand of the node one of those? */
+static bool tells_sizes(const sn_pb_node *node, const char *name) {
+    static const char *const ops[] = {"Resize", "Upsample", "Range"};
+    bool is_one = false, takes = false;
+    for (size_t k = 0; k < SN_COUNT(ops); k++) is_one |= node->op_type && !strcmp(node->op_type, ops[k]);
+    for (uint32_t k = 0; is_one && k < node->inputs.n; k++)
+        takes |= node->inputs.at[k] && !strcmp(node->inputs.at[k], name);
+    return takes;
+}
 
 static bool is_optional(const sn_onnx *im, const sn_pb_tensor *t) {
     enum { DEFAULTS_SINCE = 4 };
@@ -302,9 +341,12 @@ static bool is_optional(const sn_onnx *im, const sn_pb_tensor *t) {
         is_float |= sn_is_float((sn_dtype)k) && sn_onnx_dtype_number((sn_dtype)k) == t->data_type;
     if (im->model->ir_version < DEFAULTS_SINCE || !t->name || !is_float) return false;
     const sn_pb_graph *g = im->model->graph;
+    bool is_input = false;
     for (uint32_t k = 0; k < g->inputs.n; k++)
-        if (g->inputs.at[k].name && !strcmp(g->inputs.at[k].name, t->name)) return true;
-    return false;
+        is_input |= g->inputs.at[k].name && !strcmp(g->inputs.at[k].name, t->name);
+    for (uint32_t k = 0; is_input && k < g->nodes.n; k++)
+        if (tells_sizes(&g->nodes.at[k], t->name)) return false;
+    return is_input;
 }
 
 static const sn_pb_tensor *default_of(const sn_onnx *im, const char *name) {
@@ -388,8 +430,14 @@ static sn_nd tensor_node(sn_onnx *im, const char *name, const sn_pb_tensor *t) {
     return x;
 }
 
-sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
-    return tensor_node(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
+static sn_onnx_value constant(sn_onnx *im, const char *name, const sn_pb_tensor *t) {
+    sn_onnx_value v = sn_onnx_tensor(tensor_node(im, name, t));
+    v.narrow = sn_onnx_is_narrow(t->data_type);
+    return v;
+}
+
+sn_onnx_value sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t) {
+    return constant(c->im, t->name && t->name[0] ? t->name : c->n_out ? c->node->outputs.at[0] : NULL, t);
 }
 
 static void missing_initializer(sn_onnx *im, sn_onnx_scope *scope, const char *name, const char *reason) {
@@ -404,8 +452,8 @@ static void import_initializer(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_te
         bind(im, scope, t->name, text);
         return;
     }
-    sn_nd x = tensor_node(im, t->name, t);
-    if (x.i) bind(im, scope, t->name, sn_onnx_tensor(x));
+    sn_onnx_value v = constant(im, t->name, t);
+    if (v.node.i) bind(im, scope, t->name, v);
     else missing_initializer(im, scope, t->name, im->env->message);
 }
 
@@ -431,7 +479,8 @@ static sn_onnx_value stand_in(sn_onnx *im, const char *name) {
     sn_type t;
     sn_nd x = {0};
     if (type && type->tensor && declared_type(&t, im, name, type->tensor) == SN_OK)
-        x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, name), &t, NULL, (sn_ix){0});
+        x = sn_graph_input_new(im->m, unique_name(im, &im->m->graph.input_names, &im->own_inputs, name), &t, NULL,
+                               (sn_ix){0});
     sn_env_clear(im->env);
     return x.i ? sn_onnx_tensor(x) : missing;
 }
@@ -684,12 +733,13 @@ static void import_output(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_value_i
     if (v && v->kind == SN_ONNX_MISSING) return;
     if (v && v->kind == SN_ONNX_TENSOR) {
         check_declared(im, info->type, v->node);
-        sn_graph_output_new(im->m, unique_name(im, &im->m->graph.output_names, name), v->node, -1);
+        sn_graph_output_new(im->m, unique_name(im, &im->m->graph.output_names, &im->own_outputs, name), v->node, -1);
     } else if (v && v->kind == SN_ONNX_SEQUENCE) {
         for (uint32_t k = 0; k < v->n && v->items[k].kind == SN_ONNX_TENSOR; k++)
-            sn_graph_output_new(im->m,
-                                unique_name(im, &im->m->graph.output_names, sn_strf(im->arena, "%s_%u", name, k)),
-                                v->items[k].node, -1);
+            sn_graph_output_new(
+                im->m,
+                unique_name(im, &im->m->graph.output_names, &im->own_outputs, sn_strf(im->arena, "%s.%u", name, k)),
+                v->items[k].node, -1);
     } else if (v && v->kind == SN_ONNX_TEXT) {
         text_output(im, name, v->text);
     } else {
@@ -723,7 +773,7 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     scope.opsets = im->model->opsets.at, scope.n_opsets = im->model->opsets.n;
     import_initializers(im, &scope, g);
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
-    SN_TRY(check_options(im));
+    if (!im->problems.n) SN_TRY(check_options(im)); /* of an input that has one its sizes were not looked at */
     const uint32_t *order = sn_onnx_order(im->arena, g->nodes.at, g->nodes.n);
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[order[k]]);
     if (too_many_steps(im))

@@ -18,7 +18,7 @@
 
 enum { SN_ONNX_STRING = 8 }; /* the element type of texts */
 enum {
-    SN_ONNX_NEWEST = 22,       /* opset of the default domain that the table follows */
+    SN_ONNX_NEWEST = 26,       /* opset of the default domain that the table follows */
     SN_ONNX_ITERATIONS = 4096, /* that are written out at most */
     /* Up to so many are written out. What is written out is compiled as often, and steps of a repeat share no kernel and begin
      * with a copy of each state: few steps take no longer to compile than a repeat, and may run faster. */
@@ -43,6 +43,7 @@ typedef struct sn_onnx_text {
 
 typedef struct sn_onnx_value {
     sn_onnx_kind kind;
+    bool narrow; /* integers of 4 bits, in the node as integers of 8 */
     sn_nd node;
     const struct sn_onnx_value *items;
     uint32_t n;
@@ -82,8 +83,10 @@ struct sn_onnx {
     sn_names functions; /* "domain:name" -> place in model->functions plus 1 */
     sn_names given;     /* input node -> place of its value in options->values plus 1 */
     sn_names stated;    /* value_info of the model: name -> place plus 1 */
-    uint32_t texts;     /* outputs that are text */
-    uint32_t depth;     /* of functions and bodies */
+    /* Names of inputs, outputs and sizes that .sn text takes as they are: nothing else gets them. */
+    sn_names own_inputs, own_outputs, own_sizes;
+    uint32_t texts; /* outputs that are text */
+    uint32_t depth; /* of functions and bodies */
     uint64_t steps; /* nodes of functions and bodies, with operands and attributes, each as often as it was imported */
     sn_names tensors;  /* address of a TensorProto, or what a table holds -> node with its elements: a body is imported
                         * many times */
@@ -189,8 +192,8 @@ sn_status sn_onnx_axis(uint32_t *out, sn_onnx_call *c, int64_t axis, uint32_t ra
 sn_onnx_value sn_onnx_tensor(sn_nd x);
 /* A node with these elements: a `constant` of few, a `weight` of many, under a name like this one. */
 sn_nd sn_onnx_constant_of(sn_onnx *im, const char *name, const sn_onnx_elements *e);
-/* A node with the elements of a TensorProto. */
-sn_nd sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t);
+/* A TensorProto: a node with its elements. */
+sn_onnx_value sn_onnx_constant(sn_onnx_call *c, const sn_pb_tensor *t);
 
 /* ---- texts (ops_text.c) ---- */
 

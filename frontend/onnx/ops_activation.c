@@ -107,6 +107,13 @@ sn_status sn_onnx_mish(sn_onnx_call *c) {
     return finish(c, sn_graph_mul(c->m, x, sn_graph_unary(c->m, SN_OP_TANH, softplus(c->m, x))));
 }
 
+/* x * sigmoid(alpha * x); arg: onnxruntime's QuickGelu, of another alpha. */
+sn_status sn_onnx_swish(sn_onnx_call *c) {
+    double alpha = sn_onnx_attr_float(c, "alpha", c->op->arg ? 1.702 : 1);
+    sn_nd x = operand(c);
+    return finish(c, sn_graph_mul(c->m, x, sn_graph_unary(c->m, SN_OP_SIGMOID, scaled(c->m, x, alpha))));
+}
+
 sn_status sn_onnx_softsign(sn_onnx_call *c) {
     sn_nd x = operand(c), size = sn_graph_unary(c->m, SN_OP_ABS, x);
     return finish(c, sn_graph_div(c->m, x, sn_graph_with(c->m, SN_OP_ADD, size, 1)));

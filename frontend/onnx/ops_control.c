@@ -40,13 +40,24 @@ static sn_status select_value(sn_onnx_value *out, sn_onnx_call *c, sn_nd conditi
     return c->m->env->status;
 }
 
+/* A failure that would not be one if the condition were known: why it is not. */
+static sn_status fail_unknown(sn_onnx_call *c, sn_nd condition, const char *what) {
+    const sn_array *a;
+    const char *why = "";
+    what = sn_strdup(c->arena, what);
+    sn_env_clear(c->m->env);
+    if (sn_onnx_array(&a, c, condition) != SN_OK) why = sn_strdup(c->arena, c->m->env->message);
+    sn_env_clear(c->m->env);
+    return sn_onnx_fail(c, "%s, and the condition is not known at import%s%s", what, why[0] ? ": " : "", why);
+}
+
 /* One branch or the other, when it runs: results of the same types. */
 static sn_status take_branch(sn_onnx_call *c, sn_nd condition, const sn_onnx_value *yes, const sn_onnx_value *no) {
     sn_nd *lists = SN_NEWN(c->arena, sn_nd, 3 * c->n_out + 1), *a = lists, *b = a + c->n_out, *results = b + c->n_out;
     for (uint32_t k = 0; k < c->n_out; k++) {
         bool tensors = yes[k].kind == SN_ONNX_TENSOR && no[k].kind == SN_ONNX_TENSOR;
         if (!tensors || !sn_type_eq(sn_graph_type(c->m, yes[k].node), sn_graph_type(c->m, no[k].node)))
-            return sn_onnx_fail(c, "the branches give different types, and the condition is not known at import");
+            return fail_unknown(c, condition, "the branches give different types");
         a[k] = yes[k].node;
         b[k] = no[k].node;
     }
@@ -63,7 +74,9 @@ sn_status sn_onnx_if(sn_onnx_call *c) {
     for (uint32_t b = 0; b < 2; b++) {
         if (!branch[b] || branch[b]->outputs.n < c->n_out) return sn_onnx_fail(c, "a branch has too few results");
         result[b] = new_values(c, branch[b]->outputs.n);
-        if (!known || holds == (b == 0)) SN_TRY(sn_onnx_body(result[b], c, branch[b], NULL, 0));
+        if (known && holds != (b == 0)) continue;
+        sn_status status = sn_onnx_body(result[b], c, branch[b], NULL, 0);
+        if (status != SN_OK) return known || !condition.i ? status : fail_unknown(c, condition, c->m->env->message);
     }
     if (!known) return take_branch(c, condition, result[0], result[1]);
     for (uint32_t k = 0; k < c->n_out; k++) sn_onnx_out_value(c, k, result[holds ? 0 : 1][k]);

@@ -19,6 +19,14 @@ static sn_nd constant_list(sn_onnx_call *c, const int_list *l) {
     return sn_graph_ints(c->m, SN_I64, l->at, (int64_t[]){l->n}, 1);
 }
 
+/* The elements of x, which decide how many results there are. */
+static sn_status decisive(const sn_array **out, sn_onnx_call *c, sn_nd x) {
+    if (sn_onnx_array(out, c, x) == SN_OK || !x.i) return c->m->env->status;
+    const char *why = sn_strdup(c->arena, c->m->env->message);
+    sn_env_clear(c->m->env);
+    return sn_onnx_fail(c, "elements decide how many results there are, and %s", why);
+}
+
 /* x as one axis. */
 static sn_nd flattened(sn_module *m, sn_nd x) {
     sn_ix numel = sn_type_numel(m, sn_graph_type(m, x));
@@ -33,7 +41,7 @@ sn_status sn_onnx_compress(sn_onnx_call *c) {
     int_list kept = {0};
     bool along = sn_onnx_has_attr(c, "axis");
     int64_t axis = sn_onnx_attr_int(c, "axis", 0);
-    SN_TRY(sn_onnx_array(&condition, c, sn_onnx_in(c, 1)));
+    SN_TRY(decisive(&condition, c, sn_onnx_in(c, 1)));
     for (int64_t k = 0; k < condition->numel; k++)
         if (!is_zero(condition, k)) SN_PUSH(c->arena, &kept, k);
     sn_nd at = constant_list(c, &kept);
@@ -44,7 +52,7 @@ sn_status sn_onnx_compress(sn_onnx_call *c) {
 sn_status sn_onnx_non_zero(sn_onnx_call *c) {
     const sn_array *x;
     int_list found = {0};
-    SN_TRY(sn_onnx_array(&x, c, sn_onnx_in(c, 0)));
+    SN_TRY(decisive(&x, c, sn_onnx_in(c, 0)));
     for (int64_t k = 0; k < x->numel; k++)
         if (!is_zero(x, k)) SN_PUSH(c->arena, &found, k);
     int64_t *at = SN_NEWN(c->arena, int64_t, (uint64_t)found.n * x->rank + 1);
@@ -120,7 +128,7 @@ sn_status sn_onnx_unique(sn_onnx_call *c) {
     sn_nd x = along ? sn_onnx_in(c, 0) : flattened(c->m, sn_onnx_in(c, 0));
     uint32_t axis;
     SN_TRY(sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", 0), sn_graph_type(c->m, x)->rank));
-    SN_TRY(sn_onnx_array(&a, c, x));
+    SN_TRY(decisive(&a, c, x));
     int64_t n = a->shape[axis], inner = 1;
     for (uint32_t k = axis + 1; k < a->rank; k++) inner *= a->shape[k];
     entry *all = SN_NEWN(c->arena, entry, n + 1);
@@ -222,8 +230,8 @@ static sn_status check_boxes(sn_onnx_call *c, const sn_array *boxes, const sn_ar
 sn_status sn_onnx_non_max_suppression(sn_onnx_call *c) {
     suppression s = {.centers = sn_onnx_attr_int(c, "center_point_box", 0)};
     int_list found = {0};
-    SN_TRY(sn_onnx_array(&s.boxes, c, sn_onnx_in(c, 0)));
-    SN_TRY(sn_onnx_array(&s.scores, c, sn_onnx_in(c, 1)));
+    SN_TRY(decisive(&s.boxes, c, sn_onnx_in(c, 0)));
+    SN_TRY(decisive(&s.scores, c, sn_onnx_in(c, 1)));
     SN_TRY(check_boxes(c, s.boxes, s.scores));
     if (sn_onnx_has(c, 2)) SN_TRY(sn_onnx_int(&s.most, c, 2));
     SN_TRY(threshold(&s.overlap, c, 3, 0));

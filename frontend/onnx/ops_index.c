@@ -193,3 +193,25 @@ sn_status sn_onnx_topk(sn_onnx_call *c) {
     sn_onnx_out(c, 1, sn_graph_project(c->m, both, 1));
     return sn_onnx_done(c, sn_graph_project(c->m, both, 0));
 }
+
+/* A cache whose elements from a place on, along `axis`, are those of the update: one place for each of axis 0. Mode circular goes on
+ * at the beginning. Each element looks whether it is one of them. */
+sn_status sn_onnx_tensor_scatter(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    sn_nd past = sn_onnx_in(c, 0), update = sn_onnx_in(c, 1);
+    const char *mode = sn_onnx_attr_text(c, "mode", "linear");
+    bool circular = !strcmp(mode, "circular");
+    sn_type t = *sn_graph_type(m, past);
+    uint32_t axis;
+    SN_TRY(sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", -2), t.rank));
+    if (!axis || (!circular && strcmp(mode, "linear"))) return sn_onnx_fail(c, "mode %s along axis %u", mode, axis);
+    sn_nd at = sn_graph_iota(m, SN_I64, axis, t.shape, t.rank);
+    if (sn_onnx_has(c, 2)) at = sn_graph_sub(m, at, sn_graph_align(m, sn_onnx_in(c, 2), 0, t.rank));
+    if (circular) at = wrapped(m, sn_graph_with_size(m, SN_OP_REM, at, t.shape[axis]), t.shape[axis]);
+    SN_TRY(m->env->status);
+    sn_ix n = sn_graph_type(m, update)->shape[axis];
+    sn_nd inside =
+        sn_graph_binary(m, SN_OP_AND, sn_graph_with(m, SN_OP_GE, at, 0), sn_graph_with_size(m, SN_OP_LT, at, n));
+    sn_nd place = sn_graph_where(m, inside, at, sn_graph_number(m, at, 0));
+    return sn_onnx_done(c, sn_graph_where(m, inside, sn_graph_gather(m, update, place, axis), past));
+}

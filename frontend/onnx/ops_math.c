@@ -38,6 +38,7 @@ sn_status sn_onnx_where(sn_onnx_call *c) {
 
 sn_status sn_onnx_cast_like(sn_onnx_call *c) {
     sn_onnx_attr_ignore(c, "saturate");
+    if (c->n_in > 1 && c->in[1].narrow) return sn_onnx_fail(c, "elements of 4 bits");
     bool to_text = c->n_in > 1 && c->in[1].kind == SN_ONNX_TEXT;
     if (to_text) return sn_onnx_cast_text(c, SN_ONNX_STRING);
     sn_dtype dtype = sn_graph_type(c->m, sn_onnx_in(c, 1))->dtype;

@@ -4,7 +4,9 @@
  *     InstanceNormalization   over the axes after the channels
  *     GroupNormalization      the same, of channels taken together in groups
  *     LayerNormalization      over the axes from one on
+ *     RMSNormalization        the same without the mean: x / sqrt(mean of x^2 + epsilon) * scale
  *
+ * onnxruntime's SkipLayerNormalization and EmbedLayerNormalization are those of a sum, of operands or of rows of tables.
  * The channels are axis 1. Halves are computed in f32 throughout and rounded once, which is what stash_type 1 asks for
  * and more. Variances are those of the population, two-pass.
  */
@@ -28,9 +30,9 @@ static sn_nd variance_of(sn_module *m, sn_nd x, const int64_t *axes, uint32_t n)
     return sn_graph_node(m, SN_OP_VAR, &x, 1, attrs, 3);
 }
 
-/* 1 / sqrt(variance + epsilon) */
+/* 1 / sqrt(variance + epsilon); onnxruntime's own operators have another epsilon. */
 static sn_nd inverse_deviation(sn_onnx_call *c, sn_nd variance) {
-    double epsilon = sn_onnx_attr_float(c, "epsilon", 1e-5);
+    double epsilon = sn_onnx_attr_float(c, "epsilon", c->op->domain[0] ? 1e-12 : 1e-5);
     return sn_graph_unary(c->m, SN_OP_RSQRT, sn_graph_with(c->m, SN_OP_ADD, variance, epsilon));
 }
 
@@ -151,6 +153,76 @@ sn_status sn_onnx_layer_norm(sn_onnx_call *c) {
     sn_onnx_out(c, 1, sn_graph_cast(m, mean_of(m, x, axes, n), stash));
     sn_onnx_out(c, 2, sn_graph_cast(m, inverse_deviation(c, variance_of(m, x, axes, n)), stash));
     return finish(c, 0, y, 0);
+}
+
+/* ---- root mean squares ---- */
+
+static sn_nd inverse_root_mean_square(sn_onnx_call *c, sn_nd x, const int64_t *axes, uint32_t n) {
+    return inverse_deviation(c, mean_of(c->m, sn_graph_mul(c->m, x, x), axes, n));
+}
+
+/* Results: y, and of onnxruntime's SimplifiedLayerNormalization 1 / sqrt(mean of x^2 + epsilon). */
+sn_status sn_onnx_rms_norm(sn_onnx_call *c) {
+    sn_module *m = c->m;
+    int64_t axes[SN_MAX_RANK];
+    sn_nd x = sn_graph_widen(m, sn_onnx_in(c, 0));
+    uint32_t rank = sn_graph_type(m, x)->rank, first;
+    sn_dtype stash = sn_onnx_attr_dtype(c, "stash_type", SN_F32);
+    SN_TRY(sn_onnx_axis(&first, c, sn_onnx_attr_int(c, "axis", -1), rank));
+    sn_nd inverse = inverse_root_mean_square(c, x, axes, axes_between(axes, first, rank));
+    sn_onnx_out(c, 1, sn_graph_cast(m, inverse, stash));
+    return finish(c, 0, sn_graph_mul(m, sn_graph_mul(m, x, inverse), operand_like(c, 1, x)), 0);
+}
+
+/* ---- of sums ---- */
+
+/* Over the last axis of x: scale * normalised x + bias, operands `scale` and the next one. */
+static sn_status layer_of(sn_onnx_call *c, sn_nd x, uint32_t scale) {
+    static const int64_t last = -1;
+    sn_nd y = sn_graph_mul(c->m, normalised(c, x, &last, 1), operand_like(c, scale, x));
+    if (sn_onnx_has(c, scale + 1)) y = sn_graph_add(c->m, y, operand_like(c, scale + 1, x));
+    return finish(c, 0, y, scale);
+}
+
+/* Operands x, what is added to it, scale, bias of the result (not for root mean squares, arg 1), bias of the sum. Result 3: the sum. */
+sn_status sn_onnx_skip_norm(sn_onnx_call *c) {
+    static const int64_t last = -1;
+    sn_module *m = c->m;
+    bool squares = c->op->arg;
+    uint32_t bias = squares ? 3 : 4;
+    sn_nd x = sn_graph_widen(m, sn_onnx_in(c, 0));
+    x = sn_graph_add(m, x, operand_like(c, 1, x));
+    if (sn_onnx_has(c, bias)) x = sn_graph_add(m, x, operand_like(c, bias, x));
+    finish(c, 3, x, 0);
+    sn_nd inverse =
+        squares ? inverse_root_mean_square(c, x, &last, 1) : inverse_deviation(c, variance_of(m, x, &last, 1));
+    if (!squares) sn_onnx_out(c, 1, mean_of(m, x, &last, 1));
+    sn_onnx_out(c, 2, inverse);
+    if (!squares) return layer_of(c, x, 2);
+    return finish(c, 0, sn_graph_mul(m, sn_graph_mul(m, x, inverse), operand_like(c, 2, x)), 0);
+}
+
+/* Rows of tables of words (operand 2), places (3) and segments (4) for ids of words (0), segments (1) and places (8), which are 0, 1, ..
+ * where they are not given. Results: the norm, how many words a mask (7) counts, the sum. */
+sn_status sn_onnx_embed_norm(sn_onnx_call *c) {
+    static const int64_t along = 1;
+    sn_module *m = c->m;
+    sn_nd ids = sn_onnx_in(c, 0), places;
+    const sn_type *t = sn_graph_type(m, ids);
+    if (t->rank != 2) return sn_onnx_fail(c, "ids of rank %u", t->rank);
+    sn_ix shape[] = {sn_ix_const(m, 1), t->shape[1]};
+    if (sn_onnx_has(c, 8)) places = sn_onnx_in(c, 8);
+    else places = sn_graph_iota(m, SN_I64, 1, shape, 2);
+    sn_nd x = sn_graph_widen(m, sn_graph_index_select(m, sn_onnx_in(c, 2), ids, 0));
+    x = sn_graph_add(m, x, sn_graph_widen(m, sn_graph_index_select(m, sn_onnx_in(c, 3), places, 0)));
+    if (sn_onnx_has(c, 1) && sn_onnx_has(c, 4))
+        x = sn_graph_add(m, x, sn_graph_widen(m, sn_graph_index_select(m, sn_onnx_in(c, 4), sn_onnx_in(c, 1), 0)));
+    sn_onnx_attr_ignore(c, "mask_index_type");
+    if (sn_onnx_has(c, 7))
+        sn_onnx_out(c, 1, sn_graph_cast(m, sn_graph_reduce(m, SN_OP_SUM, sn_onnx_in(c, 7), &along, 1, false), SN_I32));
+    else sn_onnx_out(c, 1, sn_graph_full(m, SN_I32, 0, t->shape, 1));
+    finish(c, 2, x, 2);
+    return layer_of(c, x, 5);
 }
 
 /* The deviation has 1e-9 added, not the variance an epsilon. */

@@ -95,12 +95,18 @@ sn_status sn_onnx_quantize(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = sn_onnx_in(c, 0), scale = fitted(c, 1), zero = {0};
     sn_dtype t = SN_U8;
-    sn_onnx_attr_ignore(c, "saturate"); /* of the 8-bit floats */
+    sn_onnx_attr_ignore(c, "saturate");  /* of the 8-bit floats */
+    sn_onnx_attr_ignore(c, "precision"); /* of the quotient, which has that of f32 or more */
     if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
     if (sn_onnx_has(c, 2)) zero = fitted(c, 2), t = quantised_dtype(c, zero);
     else if (!sn_is_integral(t)) return sn_onnx_fail(c, "quantised elements of %s", sn_dtypes[t].name);
-    x = quotient(m, x, scale);
-    return sn_onnx_done(c, rounded(m, x, zero, t));
+    x = rounded(m, quotient(m, x, scale), zero, t);
+    if (c->n_in > 2 && c->in[2].narrow) {
+        bool sign = t == SN_I8;
+        x = sn_graph_with(m, SN_OP_MAXIMUM, x, sign ? -8 : 0);
+        x = sn_graph_with(m, SN_OP_MINIMUM, x, sign ? 7 : 15);
+    }
+    return sn_onnx_done(c, x);
 }
 
 sn_status sn_onnx_dequantize(sn_onnx_call *c) {
@@ -108,7 +114,9 @@ sn_status sn_onnx_dequantize(sn_onnx_call *c) {
     sn_nd x = elements(c, 0), scale = fitted(c, 1);
     if (sn_onnx_has(c, 2)) checked(c, 2), x = sn_graph_sub(m, x, sn_graph_cast(m, fitted(c, 2), SN_I32));
     sn_nd y = sn_graph_mul(m, sn_graph_cast(m, x, SN_F32), sn_graph_widen(m, scale));
-    return sn_onnx_done(c, sn_graph_cast(m, y, sn_graph_type(m, scale)->dtype));
+    sn_dtype t = sn_graph_type(m, scale)->dtype;
+    if (sn_onnx_attr_int(c, "output_dtype", 0)) t = sn_onnx_attr_dtype(c, "output_dtype", t);
+    return sn_onnx_done(c, sn_graph_cast(m, y, t));
 }
 
 /* A tensor that was quantised. */
@@ -117,13 +125,13 @@ typedef struct quantised {
 } quantised;
 
 /* To u8, so that 0 and all elements fit: scale (max - min) / 255, zero point round(-min / scale). Zeros have the scale
- * 1. */
-static quantised by_range(sn_module *m, sn_nd x) {
+ * 1. All elements have one scale, or those along the last axis. */
+static quantised by_range(sn_module *m, sn_nd x, bool by_rows) {
     int64_t axes[SN_MAX_RANK];
-    uint32_t n = sn_graph_type(m, x)->rank;
-    for (uint32_t k = 0; k < n; k++) axes[k] = k;
-    sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, false), 0);
-    sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, false), 0);
+    uint32_t rank = sn_graph_type(m, x)->rank, n = 0;
+    for (uint32_t k = by_rows ? rank - 1 : 0; k < rank; k++) axes[n++] = k;
+    sn_nd high = sn_graph_with(m, SN_OP_MAXIMUM, sn_graph_reduce(m, SN_OP_AMAX, x, axes, n, by_rows), 0);
+    sn_nd low = sn_graph_with(m, SN_OP_MINIMUM, sn_graph_reduce(m, SN_OP_AMIN, x, axes, n, by_rows), 0);
     sn_nd scale = quotient(m, sn_graph_sub(m, high, low), sn_graph_number(m, x, 255));
     scale = sn_graph_where(m, sn_graph_binary(m, SN_OP_EQ, high, low), sn_graph_number(m, scale, 1), scale);
     sn_nd zero = sn_graph_unary(m, SN_OP_NEG, quotient(m, low, scale));
@@ -132,10 +140,16 @@ static quantised by_range(sn_module *m, sn_nd x) {
 }
 
 sn_status sn_onnx_dynamic_quantize(sn_onnx_call *c) {
-    quantised q = by_range(c->m, sn_onnx_in(c, 0));
+    quantised q = by_range(c->m, sn_onnx_in(c, 0), false);
     sn_onnx_out(c, 1, q.scale);
     sn_onnx_out(c, 2, q.zero);
     return sn_onnx_done(c, q.x);
+}
+
+sn_nd sn_onnx_through_bytes(sn_module *m, sn_nd x, bool by_rows) {
+    quantised q = by_range(m, x, by_rows);
+    sn_nd steps = sn_graph_sub(m, sn_graph_cast(m, q.x, SN_F32), sn_graph_cast(m, q.zero, SN_F32));
+    return sn_graph_mul(m, steps, q.scale);
 }
 
 sn_nd sn_onnx_real(sn_onnx_call *c, uint32_t x) {
@@ -221,7 +235,7 @@ sn_status sn_onnx_matmul_integer_to_float(sn_onnx_call *c) {
 /* a, which is quantised by its range; b, its scale and zero point; bias. */
 sn_status sn_onnx_dynamic_quantize_matmul(sn_onnx_call *c) {
     sn_module *m = c->m;
-    quantised a = by_range(m, sn_onnx_in(c, 0));
+    quantised a = by_range(m, sn_onnx_in(c, 0), false);
     sn_nd b = sn_onnx_centred(c, 1, 3, column_axis(c, 1));
     sn_nd x = sn_graph_sub(m, sn_graph_cast(m, a.x, SN_I32), sn_graph_cast(m, a.zero, SN_I32));
     return real_product(c, sn_graph_matmul(m, x, b), a.scale, sn_onnx_in(c, 2), 4);

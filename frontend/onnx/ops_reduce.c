@@ -47,7 +47,7 @@ static sn_status finish(sn_onnx_call *c, const reduction *r, sn_nd y) {
 
 /* ---- one reduction ---- */
 
-/* Of no elements at all the largest is -inf, the smallest inf. None where there are some. */
+/* Of no elements at all the largest is -inf or false, the smallest inf or true. None where there are some. */
 static sn_nd of_nothing(sn_module *m, sn_op op, const reduction *r) {
     const sn_type *x = sn_graph_type(m, r->x);
     bool empty = false;
@@ -56,9 +56,10 @@ static sn_nd of_nothing(sn_module *m, sn_op op, const reduction *r) {
         bool valid = axis >= 0 && axis < x->rank;
         empty = empty || (valid && sn_ix_is_const(m, x->shape[axis], &size) && size == 0);
     }
-    if (!empty || !sn_is_float(x->dtype)) return (sn_nd){0};
+    bool is_bool = x->dtype == SN_BOOL, least = op == SN_OP_AMIN;
+    if (!empty || (!sn_is_float(x->dtype) && !is_bool)) return (sn_nd){0};
     sn_type t = *sn_graph_type(m, reduced(m, SN_OP_SUM, r, r->x)); /* for its shape */
-    return sn_graph_full(m, x->dtype, op == SN_OP_AMIN ? INFINITY : -INFINITY, t.shape, t.rank);
+    return sn_graph_full(m, x->dtype, is_bool ? least : least ? INFINITY : -INFINITY, t.shape, t.rank);
 }
 
 sn_status sn_onnx_reduce(sn_onnx_call *c) {
@@ -114,13 +115,13 @@ sn_status sn_onnx_arg_extreme(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_sub(m, top, found));
 }
 
-sn_status sn_onnx_cumsum(sn_onnx_call *c) {
+sn_status sn_onnx_scan_of(sn_onnx_call *c) {
     sn_nd x = sn_onnx_in(c, 0);
     bool exclusive = sn_onnx_attr_int(c, "exclusive", 0), reverse = sn_onnx_attr_int(c, "reverse", 0);
     int64_t axis;
     SN_TRY(sn_onnx_int(&axis, c, 1));
-    sn_nd sums = sn_graph_scan(c->m, SN_OP_CUMSUM, x, axis, exclusive, reverse);
-    return sn_onnx_done(c, sn_graph_cast(c->m, sums, sn_graph_type(c->m, x)->dtype));
+    sn_nd y = sn_graph_scan(c->m, (sn_op)c->op->arg, x, axis, exclusive, reverse);
+    return sn_onnx_done(c, sn_graph_cast(c->m, y, sn_graph_type(c->m, x)->dtype));
 }
 
 /* ---- softmax and its relatives ---- */

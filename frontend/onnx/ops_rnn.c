@@ -11,7 +11,7 @@
  * that is shorter than S keeps its state from its end on and has zeros in Y there, which also makes the steps backwards
  * begin at its last element.
  */
-#include "frontend/onnx/import.h"
+#include "frontend/onnx/quant.h"
 #include "ir/graph/repeat.h"
 
 #include <math.h>
@@ -115,6 +115,7 @@ struct direction {
     int64_t hidden;
     double clip;                                /* of what comes to the gates; infinity: none */
     bool linear_before_reset, input_forget;     /* of GRU, LSTM */
+    bool by_bytes;                              /* products see inputs, and each row of states, as bytes hold them */
     activation activations[MAX_ACTIVATIONS];    /* f, g, h */
     sn_nd recurrent, recurrent_bias, peepholes; /* [H, gates*H], [gates*H] (GRU), [3*H] (LSTM) */
 };
@@ -160,7 +161,7 @@ static state gru_step(const direction *d, sn_nd x, state s) {
 
 /* i, o, f = f(x + h R^T + P c)   c = f c + i g(xc + h Rc^T)   h = o h(c); the o gate sees the new c */
 static state lstm_step(const direction *d, sn_nd x, state s) {
-    x = add(d, x, sn_graph_matmul(d->m, s.h, d->recurrent));
+    x = add(d, x, sn_graph_matmul(d->m, d->by_bytes ? sn_onnx_through_bytes(d->m, s.h, true) : s.h, d->recurrent));
     sn_nd i = gates(d, x, 0, 1), o = gates(d, x, 1, 1), f = gates(d, x, 2, 1),
           g = activate_clipped(d, 1, gates(d, x, 3, 1));
     sn_nd p = d->peepholes;
@@ -180,6 +181,7 @@ static const cell lstm_cell = {4, 3, {"Sigmoid", "Tanh", "Tanh"}, lstm_step};
 
 /* Operands of the node. */
 enum { X, W, R, BIAS, LENGTHS, FIRST_H, FIRST_C, PEEPHOLES };
+enum { W_SCALE = PEEPHOLES + 1, R_SCALE = W_SCALE + 2 }; /* of one whose weights are integers; zero points follow */
 
 enum { MAX_DIRECTIONS = 2 };
 
@@ -191,6 +193,7 @@ typedef struct recurrence {
     int64_t steps, dirs;  /* steps -1: a name; directions */
     bool backwards;       /* the first direction */
     sn_nd x;              /* [S, B, I] */
+    sn_nd weights[2];     /* W, R: [dirs, gates*H, I or H] */
     sn_nd inside;         /* bool [S, B, 1]: step t belongs to the sequence; none: always */
     sn_ix state_shape[2]; /* B, H */
     direction shared;
@@ -199,6 +202,21 @@ typedef struct recurrence {
 /* Part d of an operand whose parts are directions; none where it is not given. */
 static sn_nd of_direction(recurrence *r, uint32_t operand, int64_t axis, int64_t d) {
     return sn_onnx_has(r->c, operand) ? sn_graph_pick(r->m, sn_onnx_in(r->c, operand), axis, d) : (sn_nd){0};
+}
+
+/* Operand k, weights: integers that have scales have their rows and columns the other way round. */
+static sn_nd read_weights(recurrence *r, uint32_t k) {
+    static const int64_t rows = 1;
+    sn_module *m = r->m;
+    sn_nd w = sn_onnx_in(r->c, k), by[2];
+    if (!r->shared.by_bytes) return w;
+    for (uint32_t j = 0; j < 2; j++) { /* [dirs], or [dirs, gates*H] */
+        by[j] = sn_graph_cast(m, sn_onnx_in(r->c, (k == W ? W_SCALE : R_SCALE) + j), SN_F32);
+        bool all = sn_graph_type(m, by[j])->rank == 1;
+        by[j] = all ? sn_graph_align(m, by[j], 0, 3) : sn_graph_unsqueeze(m, by[j], &rows, 1);
+    }
+    w = sn_graph_mul(m, sn_graph_sub(m, sn_graph_cast(m, w, SN_F32), by[1]), by[0]);
+    return sn_graph_move_axis(m, w, 1, 2);
 }
 
 /* Names of a direction's activations; parameters go to those that take some, in order over all directions. */
@@ -252,7 +270,8 @@ static sn_status read_recurrence(recurrence *r) {
     SN_TRY(check_ranks(r));
     r->x = sn_onnx_in(c, X);
     if (r->batch_first) r->x = sn_graph_move_axis(m, r->x, 1, 0);
-    const sn_type *t = sn_graph_type(m, r->x), *tr = sn_graph_type(m, sn_onnx_in(c, R));
+    for (uint32_t k = 0; k < 2; k++) r->weights[k] = read_weights(r, W + k);
+    const sn_type *t = sn_graph_type(m, r->x), *tr = sn_graph_type(m, r->weights[1]);
     if (t->rank != 3 || tr->rank != 3) return sn_onnx_fail(c, "X or R is missing");
     r->state_shape[0] = t->shape[1], r->state_shape[1] = tr->shape[2];
     if (!sn_ix_is_const(m, tr->shape[2], &r->shared.hidden) || r->shared.hidden > INT32_MAX)
@@ -275,8 +294,9 @@ static sn_status read_recurrence(recurrence *r) {
 
 /* x W^T and all biases, but for that of the candidate of a GRU which is inside of the reset. */
 static sn_nd projected(direction *d, recurrence *r, int64_t dir) {
-    sn_nd w = sn_graph_move_axis(r->m, of_direction(r, W, 0, dir), 1, 0), b = of_direction(r, BIAS, 0, dir);
-    sn_nd p = sn_graph_matmul(r->m, r->x, w);
+    sn_nd w = sn_graph_move_axis(r->m, sn_graph_pick(r->m, r->weights[0], 0, dir), 1, 0);
+    sn_nd b = of_direction(r, BIAS, 0, dir);
+    sn_nd p = sn_graph_matmul(r->m, d->by_bytes ? sn_onnx_through_bytes(r->m, r->x, false) : r->x, w);
     if (!b.i) return p;
     int64_t n = r->cell->gates, none = 0;
     sn_nd inner = d->recurrent_bias = gates(d, b, n, n);
@@ -309,7 +329,7 @@ typedef struct way {
 static sn_status start_way(way *out, recurrence *r, int64_t dir, uint32_t used[2]) {
     *out = (way){.d = r->shared, .s = first_state(r, dir), .reverse = r->backwards || dir};
     SN_TRY(read_activations(&out->d, r, dir, used));
-    out->d.recurrent = sn_graph_move_axis(r->m, of_direction(r, R, 0, dir), 1, 0);
+    out->d.recurrent = sn_graph_move_axis(r->m, sn_graph_pick(r->m, r->weights[1], 0, dir), 1, 0);
     if (r->cell == &lstm_cell) out->d.peepholes = of_direction(r, PEEPHOLES, 0, dir);
     out->p = projected(&out->d, r, dir);
     return r->m->env->status;
@@ -386,7 +406,7 @@ static bool is_written_out(const recurrence *r) {
 }
 
 static sn_status recurrent(sn_onnx_call *c, const cell *kind) {
-    recurrence r = {.c = c, .m = c->m, .cell = kind};
+    recurrence r = {.c = c, .m = c->m, .cell = kind, .shared.by_bytes = c->op->arg};
     SN_TRY(read_recurrence(&r));
     sn_nd rows[MAX_DIRECTIONS], h[MAX_DIRECTIONS], cs[MAX_DIRECTIONS];
     way ways[MAX_DIRECTIONS];

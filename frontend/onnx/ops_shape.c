@@ -33,7 +33,9 @@ static sn_nd numbers(sn_onnx_call *c) {
 sn_status sn_onnx_constant_node(sn_onnx_call *c) {
     const sn_pb_tensor *t = sn_onnx_attr_tensor(c, "value");
     if (t && t->data_type == SN_ONNX_STRING && c->n_out) return sn_onnx_texts(&c->out[0], c->m->env, c->arena, t);
-    return sn_onnx_done(c, t ? sn_onnx_constant(c, t) : numbers(c));
+    sn_onnx_value v = t ? sn_onnx_constant(c, t) : sn_onnx_tensor(numbers(c));
+    if (v.node.i) sn_onnx_out_value(c, 0, v);
+    return c->m->env->status;
 }
 
 /* ---- the same elements in another shape ---- */
@@ -159,12 +161,14 @@ static sn_nd filled(sn_onnx_call *c, sn_nd element, const sn_ix *shape, uint32_t
 
 sn_status sn_onnx_constant_of_shape(sn_onnx_call *c) {
     const sn_pb_tensor *value = sn_onnx_attr_tensor(c, "value");
-    sn_nd element = value ? sn_onnx_constant(c, value) : sn_graph_scalar(c->m, SN_F32, 0);
+    sn_onnx_value element = value ? sn_onnx_constant(c, value) : sn_onnx_tensor(sn_graph_scalar(c->m, SN_F32, 0));
     sn_ix shape[SN_KNOWN_MAX];
     uint32_t n;
     SN_TRY(sn_onnx_sizes(shape, &n, c, 0));
     if (n > SN_MAX_RANK) return sn_onnx_fail(c, "rank %u; at most %d axes", n, SN_MAX_RANK);
-    return sn_onnx_done(c, filled(c, element, shape, n));
+    element.node = filled(c, element.node, shape, n);
+    if (element.node.i) sn_onnx_out_value(c, 0, element);
+    return c->m->env->status;
 }
 
 /* Ones where column - row is k. */

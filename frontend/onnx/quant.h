@@ -11,6 +11,9 @@ sn_nd sn_onnx_real(sn_onnx_call *c, uint32_t x);
  * `like`. */
 sn_nd sn_onnx_quantised(sn_onnx_call *c, sn_nd y, uint32_t scale, uint32_t like);
 
+/* x (f32) as its elements are after a quantisation to bytes by its range, or each row's. */
+sn_nd sn_onnx_through_bytes(sn_module *m, sn_nd x, bool by_rows);
+
 /* Operand x less its zero point (where given), as i32. A list of zero points runs along that axis of x. */
 sn_nd sn_onnx_centred(sn_onnx_call *c, uint32_t x, uint32_t zero, uint32_t axis);
 

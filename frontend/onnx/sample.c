@@ -87,7 +87,8 @@ uint32_t sn_onnx_taps(sn_onnx_tap *out, sn_module *m, const sn_onnx_sampler *s, 
         return 1;
     }
     uint32_t n = s->filter == SN_ONNX_LINEAR ? 2 : 4;
-    place = brought_in(m, place, s, k);
+    /* Beyond an edge that goes on four elements weigh as they do inside: those that are there, as PyTorch has it. */
+    if (n == 2 || s->border != SN_ONNX_EDGE) place = brought_in(m, place, s, k);
     sn_nd whole = sn_graph_unary(m, SN_OP_FLOOR, place), f = sn_graph_sub(m, place, whole);
     for (uint32_t j = 0; j < n; j++) out[j] = tap_at(m, sn_graph_with(m, SN_OP_ADD, whole, j - (n / 2 - 1.0)), s, k);
     if (n == 4) {

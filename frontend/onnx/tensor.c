@@ -1,6 +1,7 @@
 /* tensor.c: TensorProto: element types, and elements from raw bytes, typed lists or files beside the model.
  *
- * Every size is checked against the bytes that are there before anything is allocated for it.
+ * Every size is checked against the bytes that are there before anything is allocated for it. Integers of 4 bits, which Sinter
+ * has not, become integers of 8 bits: constants are all that has them, and DequantizeLinear asks for no more than their values.
  */
 #include "frontend/onnx/tensor.h"
 
@@ -115,9 +116,38 @@ static sn_status typed_elements(sn_onnx_elements *out, sn_env *env, sn_arena *ar
     return SN_OK;
 }
 
+/* ---- integers of 4 bits ---- */
+
+enum { UINT4 = 21, INT4 = 22 };
+
+bool sn_onnx_is_narrow(int64_t number) { return number == UINT4 || number == INT4; }
+
+/* Two in a byte, the first one below; byte k of raw ones, or of a list that has one in each number. */
+static sn_status packed_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, sn_onnx_files *files,
+                                 const sn_pb_tensor *t) {
+    sn_bytes raw = t->raw_data;
+    out->dtype = t->data_type == INT4 ? SN_I8 : SN_U8;
+    SN_TRY(read_shape(out, env, t));
+    if (t->data_location == 1) SN_TRY(sn_onnx_external(&raw, env, files, t));
+    bool is_raw = t->data_location == 1 || (t->seen & SN_PB_TENSOR_RAW);
+    size_t has = is_raw ? raw.n : t->int32_data.n, wants = (size_t)out->numel / 2 + (size_t)out->numel % 2;
+    if (has != wants)
+        return sn_fail(env, SN_ERROR_FILE, "%s: %zu bytes of elements for %lld elements of 4 bits", name_of(t), has,
+                       (long long)out->numel);
+    uint8_t *data = sn_alloc(arena, (size_t)out->numel + 1);
+    for (int64_t k = 0; k < out->numel; k++) {
+        uint8_t both = is_raw ? raw.at[k / 2] : (uint8_t)t->int32_data.at[k / 2];
+        uint8_t bits = both >> (k % 2 * 4) & 15;
+        data[k] = t->data_type == INT4 ? (uint8_t)((bits ^ 8) - 8) : bits;
+    }
+    out->data = data;
+    return SN_OK;
+}
+
 sn_status sn_onnx_tensor_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, sn_onnx_files *files,
                                   const sn_pb_tensor *t) {
     *out = (sn_onnx_elements){0};
+    if (sn_onnx_is_narrow(t->data_type)) return packed_elements(out, env, arena, files, t);
     SN_TRY(sn_onnx_dtype(&out->dtype, env, t->data_type));
     SN_TRY(read_shape(out, env, t));
     if (t->data_location == 1) {

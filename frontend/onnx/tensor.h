@@ -23,6 +23,8 @@ typedef struct sn_onnx_files {
 /* Number in TensorProto.data_type -> dtype, and back (0 where ONNX has none). */
 sn_status sn_onnx_dtype(sn_dtype *out, sn_env *env, int64_t number);
 int64_t sn_onnx_dtype_number(sn_dtype dtype);
+/* Integers of 4 bits: constants have them, as integers of 8. */
+bool sn_onnx_is_narrow(int64_t number);
 
 /* Elements of a TensorProto. files NULL: those outside the file are refused. */
 sn_status sn_onnx_tensor_elements(sn_onnx_elements *out, sn_env *env, sn_arena *arena, sn_onnx_files *files,

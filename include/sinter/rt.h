@@ -15,7 +15,8 @@
  * programs before their rt. Texts that are returned live as long as the object. Destroying NULL is allowed.
  *
  * Threads. An rt and its programs are used by one thread at a time. A program does not change: different threads may run
- * different states of it at the same time, also while another one uses the rt.
+ * different states of it at the same time, also while another one uses the rt. A child of fork goes on with programs and states of
+ * the CPU, if no call was under way in another thread.
  *
  * Sizes, strides and offsets count elements. Elements lie as the port says: see sn_rt_port.
  */

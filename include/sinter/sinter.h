@@ -28,6 +28,10 @@
  * states are apart: different threads may use different ones at the same time, also of one program, and while another thread
  * uses its context.
  *
+ * Fork. A child of fork goes on with contexts, programs and run states of the CPU, and destroys its copies; threads that it needs are
+ * made there. At the fork no call and no run is under way in another thread (that is the parent's alone). What is on a CUDA device
+ * is lost to the child, as the driver has it.
+ *
  * Callbacks. Functions of the caller that Sinter calls (realloc_fn, log, text_output, deleters of DLPack) return: no exception
  * and no longjmp leaves them. They do not use the context that calls them: a call that can fail is refused there, with
  * SN_ERROR_ARGUMENT or a node with id 0; sn_error belongs to the call that is still running.
@@ -526,8 +530,9 @@ typedef struct sn_import_options {
     void *user;
 } sn_import_options;
 
-/* A graph from an ONNX model, opsets 7 to 22 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
- * and names, with _ for what is no letter, digit or _ in a name of .sn text. Weights that the model keeps in other files
+/* A graph from an ONNX model, opsets 7 to 26 (https://onnx.ai/onnx/intro/concepts.html). Inputs and outputs keep their order
+ * and names, with _ for what is no letter, digit or _ in a name of .sn text ("x.1" is x_1, and x_1_1 in a model that has an
+ * "x_1", too). Weights that the model keeps in other files
  * are looked for in its folder. Fails with SN_ERROR_UNSUPPORTED, and a message that names all operators that are not
  * supported; with SN_ERROR_FILE where the file is broken. */
 SN_API sn_status sn_import_onnx(sn_graph **out, sn_context *ctx, const char *path, const sn_import_options *options);

@@ -1,10 +1,12 @@
 /* test_image.c: images: what is written is read again, on the CPU and on a fake driver; what was cut, flipped, is foreign or
  * newer is one clear error; constants are replaced by name; nothing of an older file is lost where a new one cannot be written.
  */
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "frontend/frontend.h"
@@ -230,6 +232,31 @@ Test(image, a_full_disk_leaves_the_old_one) {
     cr_assert_eq(sn_program_load(&again, f.ctx, f.path, NULL), SN_OK, "%s", sn_error(f.ctx));
     expect_run(again, 1);
     sn_program_destroy(again);
+    sn_program_destroy(p);
+    end(&f);
+}
+
+/* A file took their place: of /dev/null, too, where the process might. */
+Test(image, pipes_and_links_stay) {
+    fixture f = begin();
+    struct stat st;
+    char link[80];
+    uint8_t mark[8];
+    sn_program *p = compiled(f.ctx, "host"), *again;
+    snprintf(link, sizeof link, "%s.link", f.path);
+    cr_assert_eq(symlink(f.path, link), 0);
+    cr_expect_eq(sn_program_save(p, link), SN_OK, "%s", sn_error(f.ctx));
+    cr_expect(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    cr_assert_eq(sn_program_load(&again, f.ctx, f.path, NULL), SN_OK, "%s", sn_error(f.ctx));
+    sn_program_destroy(again);
+    unlink(f.path);
+    cr_assert_eq(mkfifo(f.path, 0600), 0);
+    int fd = open(f.path, O_RDWR);
+    cr_expect_eq(sn_program_save(p, f.path), SN_OK, "%s", sn_error(f.ctx));
+    cr_expect_eq(read(fd, mark, sizeof mark), sizeof mark);
+    cr_expect(stat(f.path, &st) == 0 && S_ISFIFO(st.st_mode) && (st.st_mode & 0777) == 0600);
+    close(fd);
+    unlink(link);
     sn_program_destroy(p);
     end(&f);
 }

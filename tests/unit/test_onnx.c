@@ -153,6 +153,21 @@ Test(onnx, an_initializer_that_is_an_input_is_one_with_a_default) {
     stop(&f);
 }
 
+/* Scales that a size follows from are no input: a graph is made for them. */
+Test(onnx, scales_that_are_an_input_with_an_initializer) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "1 1 2");
+    put_value(&g, GRAPH_INPUT, "scales", F32, "3");
+    put_f32s(&g, "scales", "3", FLOATS(1, 1, 2), 3);
+    put_op(&g, "Upsample", "x scales", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 9);
+    fixture f = imported(&m, NULL);
+    cr_expect_eq(f.g->m->graph.inputs.n, 1);
+    EXPECT(&f, 0, FLOATS(1), 1, 1, 2, 2);
+    stop(&f);
+}
+
 /* TopK without its positions, Clip without a lower bound. */
 Test(onnx, optional_operands_and_results) {
     pb g = {0};
@@ -184,7 +199,7 @@ Test(onnx, names_are_made_plain_and_unique) {
     put_value(&g, GRAPH_OUTPUT, "y:0", F32, NULL);
     pb m = model_of(&g, 17);
     fixture f = imported(&m, NULL);
-    expect_text(&f, "@m(%in_x_1: f32[2], %in_x_1_1: f32[2], %_1st_input: f32[2])");
+    expect_text(&f, "@m(%in_x_1_1: f32[2], %in_x_1: f32[2], %_1st_input: f32[2])");
     expect_text(&f, "y_0 = ");
     expect_text(&f, "y_0_1 = ");
     EXPECT(&f, 0, FLOATS(1, 2, 5), -2, -1);
@@ -292,6 +307,23 @@ Test(onnx, sizes_without_a_name_get_one) {
     stop(&f);
 }
 
+/* As exporters write that they do not know them: sizes of -1, and several that are called "?". */
+Test(onnx, sizes_that_are_not_known) {
+    static const float x[6] = {0};
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "-1 q q");
+    for (size_t k = 0; k < g.n; k++) g.at[k] = g.at[k] == 'q' ? '?' : g.at[k];
+    put_op(&g, "Relu", "x", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    sn_dim_binding dims[] = {{"x_0", 1}, {"x_1", 2}, {"x_2", 3}};
+    sn_import_options o = {.struct_size = sizeof o, .dims = dims, .n_dims = 3};
+    fixture f = imported(&m, &o);
+    expect_text(&f, "%x: f32[1, 2, 3]");
+    EXPECT(&f, 0, x, 0, 1, 2, 3, 4, 5);
+    stop(&f);
+}
+
 /* Names that .sn text cannot tell apart stay two names. */
 Test(onnx, names_of_sizes_stay_apart) {
     pb g = {0};
@@ -300,7 +332,34 @@ Test(onnx, names_of_sizes_stay_apart) {
     put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
     pb m = model_of(&g, 17);
     fixture f = imported(&m, NULL);
-    expect_text(&f, "%x: f32[a_b, a_b_1, x_2, x_2_1, a_b]");
+    expect_text(&f, "%x: f32[a_b_1, a_b, x_2_1, x_2, a_b_1]");
+    stop(&f);
+    sn_dim_binding dims[] = {{"a_b", 3}, {"a.b", 2}, {"x_2", 5}};
+    sn_import_options o = {.struct_size = sizeof o, .dims = dims, .n_dims = 3};
+    f = imported(&m, &o);
+    expect_text(&f, "%x: f32[2, 3, x_2_1, 5, 2]");
+    stop(&f);
+}
+
+/* Who asks for "out_1" gets what the model calls so. */
+Test(onnx, a_plain_name_is_its_owners) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x.1", F32, "2");
+    put_value(&g, GRAPH_INPUT, "x_1", F32, "2");
+    put_op(&g, "Neg", "x.1", "out.1");
+    put_op(&g, "Abs", "x_1", "out_1");
+    put_value(&g, GRAPH_OUTPUT, "out.1", F32, NULL);
+    put_value(&g, GRAPH_OUTPUT, "out_1", F32, NULL);
+    pb m = model_of(&g, 17);
+    float elements[2] = {3, -4};
+    sn_weight_info value = {.name = "x_1", .dtype = SN_F32, .rank = 1, .shape = {2}, .data = elements, .size = 8};
+    sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1};
+    fixture f = imported(&m, &o);
+    unsigned in, out;
+    cr_expect_eq(sn_graph_find_input(&in, f.g, "x_1"), SN_OK);
+    cr_expect_eq(sn_graph_find_output(&out, f.g, "out_1"), SN_OK);
+    cr_expect(in == 1 && out == 1);
+    EXPECT(&f, 1, FLOATS(1, -2), 2, 1);
     stop(&f);
 }
 
@@ -333,6 +392,43 @@ Test(onnx, values_of_inputs) {
     refused(&m, &o, "its value has 8 bytes: axes");
     value.shape[0] = -1;
     refused(&m, &o, "its value has 8 bytes: axes");
+}
+
+/* A zero point of 4 bits says how far a quantisation goes. */
+Test(onnx, quantised_to_four_bits) {
+    static const struct {
+        int type;
+        float low, want[4];
+    } cases[] = {
+        {22, -10, {-8, -8, -8, -7}}, {22, 6, {6, 7, 7, 7}}, {21, -1, {0, 0, 1, 2}}, {21, 13, {13, 14, 15, 15}}};
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        pb g = {0}, zero = tensor_raw("zero", cases[k].type, "", "", 1), like = node_of("CastLike", "x zero", "z");
+        put_value(&g, GRAPH_INPUT, "x", F32, "4");
+        put_f32s(&g, "scale", "", FLOATS(1), 1);
+        put_message(&g, GRAPH_INITIALIZER, &zero);
+        put_op(&g, "QuantizeLinear", "x scale zero", "q");
+        put_op(&g, "DequantizeLinear", "q scale zero", "y");
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 21);
+        fixture f = imported(&m, NULL);
+        expect_run(&f, ON_CPU, &cases[k].low, 0, cases[k].want, 4);
+        stop(&f);
+        put_message(&g, GRAPH_NODE, &like);
+        m = model_of(&g, 21);
+        refused(&m, NULL, "CastLike (opset 21): elements of 4 bits: z");
+    }
+}
+
+Test(onnx, results_whose_number_is_not_known) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "2");
+    put_op(&g, "NonZero", "x", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", I64, NULL);
+    pb m = model_of(&g, 17);
+    refused(
+        &m, NULL,
+        "elements decide how many results there are, and it depends on the value of input x, which has to be given for the "
+        "import: y");
 }
 
 Test(onnx, options_of_another_version) {
@@ -497,6 +593,32 @@ Test(onnx, branches) {
     uint32_t conds = 0;
     for (sn_nd x = {1}; x.i < f.g->m->graph.nodes.count; x.i++) conds += sn_node_get(f.g->m, x)->op == SN_OP_COND;
     cr_expect_eq(conds, 1, "the one that is not known");
+    stop(&f);
+}
+
+/* A branch that cannot be imported need not be taken: whoever knows the condition can say so. */
+Test(onnx, a_branch_that_fits_another_input) {
+    pb g = {0}, fits = {0}, does_not = {0}, n = node_of("If", "rate", "y");
+    put_value(&g, GRAPH_INPUT, "x", F32, "2");
+    put_value(&g, GRAPH_INPUT, "rate", BOOL, "");
+    put_op(&fits, "Neg", "x", "t");
+    put_value(&fits, GRAPH_OUTPUT, "t", F32, NULL);
+    put_op(&does_not, "MatMul", "x nothing", "e");
+    put_value(&does_not, GRAPH_OUTPUT, "e", F32, NULL);
+    put_attr_graph(&n, "then_branch", &fits);
+    put_attr_graph(&n, "else_branch", &does_not);
+    put_message(&g, GRAPH_NODE, &n);
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(
+        &m, NULL,
+        "its body has nodes that are not supported, and the condition is not known at import: it depends on the value of "
+        "input rate, which has to be given for the import: y");
+    bool yes = true;
+    sn_weight_info value = {.name = "rate", .dtype = SN_BOOL, .data = &yes, .size = 1};
+    sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1};
+    fixture f = imported(&m, &o);
+    EXPECT(&f, 0, FLOATS(1, 0), -1, -2);
     stop(&f);
 }
 

@@ -91,8 +91,8 @@ Test(onnx_read, no_models) {
     pb g = {0};
     m = model_of(&g, 17);
     refused(&m, "m.onnx: the model has no outputs");
-    m = model_of(&g, 23);
-    refused(&m, "m.onnx: opset 23; up to 22 are read: export or convert the model for one of those");
+    m = model_of(&g, 27);
+    refused(&m, "m.onnx: opset 27; up to 26 are read: export or convert the model for one of those");
     for (int k = 0; k < 120; k++) { /* graph in attribute in node in graph */
         pb outer = {0};
         put_message(&outer, k % 3 == 0 ? ATTR_G : k % 3 == 1 ? NODE_ATTRIBUTE : GRAPH_NODE, &nested);
@@ -288,6 +288,8 @@ Test(onnx_read, elements_that_do_not_fit) {
     t = tensor_head("w", 8, "2");
     put_text(&t, 6, "one");
     refused_initializer(&t, "1 texts do not fill their shape: w");
+    t = tensor_raw("w", 22, "5", four, 2);
+    refused_initializer(&t, "w: 2 bytes of elements for 5 elements of 4 bits");
     t = tensor_raw("w", 99, "1", four, 4);
     refused_initializer(&t, "element type unknown (99)");
     t = tensor_raw("w", F32, "-2", four, 16);

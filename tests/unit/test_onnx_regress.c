@@ -214,6 +214,16 @@ Test(onnx_regress, values_that_fit_no_input) {
     }
 }
 
+/* The size of an input that was refused was said to be that of none. */
+Test(onnx_regress, a_size_of_an_input_that_is_refused) {
+    static const double x[6] = {0};
+    pb n = node_of("Relu", "x", "y"), m = one_node(&n, "N 3", 17);
+    sn_weight_info value = {.name = "x", .dtype = SN_F64, .rank = 2, .shape = {2, 3}, .data = x, .size = sizeof x};
+    sn_dim_binding batch = {"N", 2};
+    sn_import_options o = {.struct_size = sizeof o, .values = &value, .n_values = 1, .dims = &batch, .n_dims = 1};
+    refused(&m, &o, "its value has elements of f64, the model declares f32: x");
+}
+
 /* By the name of .sn text, as `sinter run` has it; a size may be told twice. */
 Test(onnx_regress, values_by_the_name_in_text) {
     static const float x[6] = {0};

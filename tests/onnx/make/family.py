@@ -96,11 +96,11 @@ class Family:
         n = Node(*node, **attributes)
         return evaluate(n.model(), n.feeds, self.oracle)
 
-    def case(self, name, op, inputs, opset, want=None, **attributes):
-        """Writes a case; want: the outputs, where they are not the oracle's."""
+    def case(self, name, op, inputs, opset, want=None, oracle=None, **attributes):
+        """Writes a case; want: the outputs, where they are not the oracle's; oracle: where it is not the family's."""
         node = Node(op, inputs, opset, **attributes)
         if want is None:
-            want = evaluate(node.model(), node.feeds, self.oracle)
+            want = evaluate(node.model(), node.feeds, oracle or self.oracle)
         want = [np.ascontiguousarray(w).reshape(np.shape(w)) for w in want]
         folder = self.folder / f"test_{name}"
         data = folder / "test_data_set_0"

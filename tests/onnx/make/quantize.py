@@ -1,5 +1,6 @@
 """QuantizeLinear and its kin, MatMulInteger, QLinearMatMul. Oracle: numpy; onnx.reference where no want is given."""
 
+import ml_dtypes
 import numpy as np
 
 from family import F16, F32, scalar
@@ -159,3 +160,12 @@ def make(family):
         want=[((Q.astype(np.int32) - Zx) * Sx).astype(F32)],
     )
     family.case("dynamicquantizelinear", "DynamicQuantizeLinear", [family.uniform(3, 7)], outputs=3, opset=11)
+    for name, dtype, low, high in [("int4", ml_dtypes.int4, -8, 8), ("uint4", ml_dtypes.uint4, 0, 16)]:
+        w = ri(low, high, 5, 3, t=dtype)  # constants alone have 4 bits
+        scale = family.uniform(5, low=0.1)
+        zero = ri(low, high, 5, t=dtype)
+        family.case(f"dequantizelinear_{name}", "DequantizeLinear", [w, scale, zero], opset=21, known=(0, 2), axis=0)
+        scale = family.uniform(2, 3, low=0.1)
+        want = [w.astype(F32) * np.repeat(scale, 3, 0)[:5]]
+        blocks = {"axis": 0, "block_size": 3, "known": (0,), "want": want}
+        family.case(f"dequantizelinear_{name}_blocks", "DequantizeLinear", [w, scale], opset=21, **blocks)

@@ -1,0 +1,137 @@
+/* test_onnx_fused.c: what operators that stand for several refuse: attention, rotations, and those of onnxruntime's optimizer. What
+ * they compute is in the cases of tests/onnx.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "include/sinter/sinter.h"
+#include "ir/base/base.h"
+#include "tests/unit/onnx_file.h"
+
+TestSuite(onnx_fused, .timeout = 300);
+
+enum { ATTRIBUTES = 3 };
+
+typedef struct refusal {
+    const char *op, *operands, *dims; /* of x, which operands name; "N" is a size that is not known */
+    struct {
+        const char *name;
+        int64_t value;
+    } attributes[ATTRIBUTES];
+    const char *activation; /* NULL: none */
+    const char *why;
+} refusal;
+
+static void check(const refusal *r, const char *domain) {
+    sn_context *ctx;
+    sn_graph *graph;
+    pb g = {0}, n = node_of(r->op, r->operands, "y");
+    for (int k = 0; k < ATTRIBUTES && r->attributes[k].name; k++)
+        put_attr_int(&n, r->attributes[k].name, r->attributes[k].value);
+    if (r->activation) {
+        pb a = attr_of(strcmp(r->op, "TensorScatter") ? "activation" : "mode");
+        put_text(&a, ATTR_S, r->activation);
+        put_message(&n, NODE_ATTRIBUTE, &a);
+    }
+    put_text(&n, NODE_DOMAIN, domain);
+    put_value(&g, GRAPH_INPUT, "x", F32, r->dims);
+    put_value(&g, GRAPH_INPUT, "v", F32, "4");
+    put_value(&g, GRAPH_INPUT, "k", F32, "3 3");
+    put_value(&g, GRAPH_INPUT, "w", F32, "1 1 3 3");
+    put_value(&g, GRAPH_INPUT, "cache", F32, "2 3 P 8");
+    put_i64s(&g, "four", "", (int64_t[]){4}, 1);
+    put_i64s(&g, "ids", "2", (int64_t[]){0, 1}, 2);
+    put_message(&g, GRAPH_NODE, &n);
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 26);
+    cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+    cr_expect_eq(sn_import_onnx_memory(&graph, ctx, "m.onnx", m.at, m.n, NULL, NULL), SN_ERROR_UNSUPPORTED, "%s: %s",
+                 r->op, r->why);
+    cr_expect(strstr(sn_error(ctx), r->why), "%s: %s\n  instead of: %s", r->op, sn_error(ctx), r->why);
+    sn_context_destroy(ctx);
+}
+
+Test(onnx_fused, of_onnx) {
+    static const refusal cases[] = {
+        {.op = "Attention",
+         .operands = "x x x",
+         .dims = "2 4 24",
+         .why = "0 heads of an operand of shape f32[2, 4, 24]"},
+        {"Attention", "x x x", "2 4 24", {{"q_num_heads", 5}, {"kv_num_heads", 3}}, NULL, "5 heads of an operand"},
+        {"Attention",
+         "x x x",
+         "2 4 24",
+         {{"q_num_heads", 3}, {"kv_num_heads", 2}},
+         NULL,
+         "3 heads of queries, 2 of keys"},
+        {"Attention", "x x x", "2 3 4 8", {{"qk_matmul_output_mode", 4}}, NULL, "qk_matmul_output_mode 4"},
+        {.op = "Attention",
+         .operands = "x x x - x",
+         .dims = "2 3 4 8",
+         .why = "one of past_key and past_value is missing"},
+        {.op = "Attention", .operands = "x x x", .dims = "2 3 4 N", .why = "the size of a head is not known"},
+        {.op = "Attention", .operands = "x x x", .dims = "2 N 4 8", .why = "the number of heads is not known"},
+        {.op = "RotaryEmbedding", .operands = "v v v", .dims = "1", .why = "an operand of rank 1"},
+        {.op = "RotaryEmbedding", .operands = "x v v", .dims = "1 2 5", .why = "0 heads of 5"},
+        {.op = "RotaryEmbedding", .operands = "x v v", .dims = "1 2 3 N", .why = "the size of a head is not known"},
+        {.op = "RotaryEmbedding", .operands = "x v v", .dims = "1 2 3 6", .why = "6 elements turn, the tables have 8"},
+        {.op = "RotaryEmbedding", .operands = "w x x", .dims = "1 N", .why = "the size of the last axis is not known"},
+        {"TensorScatter", "x x", "2 3 4", {{"axis", 0}}, NULL, "mode linear along axis 0"},
+        {.op = "TensorScatter",
+         .operands = "x x",
+         .dims = "2 3",
+         .activation = "round",
+         .why = "mode round along axis 0"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) check(&cases[k], "");
+}
+
+Test(onnx_fused, of_onnxruntime) {
+    static const refusal cases[] = {
+        {.op = "MultiHeadAttention",
+         .operands = "x",
+         .dims = "2 4 24",
+         .why = "queries, keys and values in one operand"},
+        {"MultiHeadAttention", "x x x - - - - - v", "2 4 24", {{"num_heads", 3}}, NULL, "operand 9 is not supported"},
+        {"MultiHeadAttention", "x x x - v", "2 4 24", {{"num_heads", 3}}, NULL, "a mask of shape f32[4]"},
+        {"MultiHeadAttention", "x x x - w", "2 4 24", {{"num_heads", 3}}, NULL, "a mask of shape f32[1, 1, 3, 3]"},
+        {"Attention", "x k", "1 2 3", {{"do_rotary", 1}}, NULL, "do_rotary and past_present_share_buffer"},
+        {"Attention", "x k - - - - v", "1 2 3", {{"num_heads", 1}}, NULL, "operand 7 is not supported"},
+        {"Attention", "x k - - v", "1 2 3", {{"num_heads", 1}}, NULL, "past is no tensor of rank 5"},
+        {"Attention", "x k", "3 3", {{"num_heads", 1}}, NULL, "an operand of rank 2"},
+        {"RotaryEmbedding", "x ids v v", "1 2 3 8", {{"is_packed_batching", 1}}, NULL, "is_packed_batching and scale"},
+        {"GroupQueryAttention",
+         "x x x - - ids ids",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}, {"smooth_softmax", 1}},
+         NULL,
+         "smooth_softmax"},
+        {"GroupQueryAttention",
+         "x x x - - ids ids - - - - v",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}},
+         NULL,
+         "operand 12 is not supported"},
+        {"GroupQueryAttention",
+         "x x x - - ids v",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}},
+         NULL,
+         "it depends on the value of input v"},
+        {"GroupQueryAttention",
+         "x x x cache cache ids four",
+         "2 4 24",
+         {{"num_heads", 3}, {"kv_num_heads", 3}},
+         NULL,
+         "the size of the cache is not known"},
+        {.op = "EmbedLayerNormalization", .operands = "ids - x x - v", .dims = "2 4", .why = "ids of rank 1"},
+        {.op = "FusedGemm", .operands = "x x", .dims = "2 2", .activation = "Clip", .why = "activation Clip"},
+        {.op = "FusedGemm", .operands = "x x", .dims = "2 2", .activation = "Softmax", .why = "activation Softmax"},
+        {.op = "FusedConv",
+         .operands = "x w",
+         .dims = "1 1 5 5",
+         .activation = "Clip",
+         .why = "activation Clip with 0 parameters"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) check(&cases[k], "com.microsoft");
+}
