@@ -106,12 +106,18 @@ static void build(fuse *fu) {
     }
 }
 
+/* Is it an intermediate that nobody but the kernel at `at` stores? What that loads of it, it has stored itself. */
+static bool is_own(const fuse *fu, sn_buf b, uint32_t at) {
+    const index_list *w = &fu->writers[b.i];
+    return sn_buf_get(fu->m, b)->scope == SN_BUF_TEMP && w->n == 1 && w->at[0] == at;
+}
+
 /* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
 static bool stored_before_loaded(const fuse *fu) {
     for (uint32_t i = 0; i < fu->n; i++)
         for (uint32_t k = 0; k < fu->nodes[i].n_read; k++) {
             const index_list *w = &fu->writers[fu->nodes[i].loads.at[k].i];
-            if (w->n && w->at[w->n - 1] >= i) return false;
+            if (w->n && w->at[w->n - 1] >= i && !is_own(fu, fu->nodes[i].loads.at[k], i)) return false;
         }
     return true;
 }
@@ -574,7 +580,7 @@ void sn_fuse_forward_all(sn_pass_ctx *cx) {
         if (sn_fuse_forward(cx, m->kernels.at[i])) sn_kern_dead_code(m, m->kernels.at[i]);
 }
 
-static sn_status fuse_all(fuse *fu, bool *changed) {
+static sn_status run(fuse *fu, bool *changed) {
     sn_module *m = fu->m;
     if (fu->n < 2) return SN_OK;
     fu->nodes = SN_NEWN(fu->cx->scratch, fnode, fu->n);
@@ -598,10 +604,15 @@ static sn_status fuse_all(fuse *fu, bool *changed) {
     return m->env->status;
 }
 
+sn_status sn_fuse_all(sn_pass_ctx *cx, bool *changed) {
+    fuse fu = {.cx = cx, .m = cx->m, .n = cx->m->kernels.n};
+    return run(&fu, changed);
+}
+
 sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     fuse fu = {.cx = cx, .m = cx->m, .n = cx->m->kernels.n};
     count_nests(&fu, SN_COUNTER_NESTS_BEFORE, SN_COUNTER_BYTES_BEFORE);
-    sn_status status = fuse_all(&fu, changed);
+    sn_status status = run(&fu, changed);
     count_nests(&fu, SN_COUNTER_NESTS_AFTER, SN_COUNTER_BYTES_AFTER);
     return status;
 }
