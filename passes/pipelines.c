@@ -6,7 +6,8 @@
  * split-quotients loops.
  * hoist-factor and mixed-order-reduction look at kernels that are fused; mixed-order-reduction goes before collapse,
  * which would hide where rows end, and leaves something to licm. reorder-reductions has collapse merge what it put side by
- * side, and leaves alone what fuse has to match. split-groups and split-digits come when axes are as long as they get.
+ * side, and leaves alone what fuse has to match. interchange wants steps that are fused and written out, and fuses once more; its loops are
+ * no nests that collapse, or a class for rows, would take. keep-private needs the threads of schedule. split-groups and split-digits come when axes are as long as they get.
  * online-softmax needs the nests of a row in one kernel, and comes before store-across and split-reduction, which cut them apart. What
  * comes after schedule needs axes that are bound; order-kernels, reverse-grid and start-early want the kernels that are launched, and reverse-grid their order; async-copy looks at
  * the barriers of sync.
