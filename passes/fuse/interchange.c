@@ -89,7 +89,8 @@ static const char *against_access(const interchange *in, const sn_access *a) {
     const sn_carry *state = carry_of(in, a->buf, false);
     const sn_repeat_window *w = window_of(in, a->buf);
     if (state)
-        return a->store || !is_own(in, state, a->ix) ? "an iteration reads elements of a state that another one makes" : NULL;
+        return a->store || !is_own(in, state, a->ix) ? "an iteration reads elements of a state that another one makes"
+                                                     : NULL;
     if (carry_of(in, a->buf, true)) return a->store ? NULL : "it reads what follows a state";
     if (w && !in->cx->target->is_gpu && moves_along(in, w, a->ix)) return "its windows move through memory";
     for (uint32_t i = 0; i < in->all.n; i++) {
@@ -301,7 +302,9 @@ sn_status sn_pass_interchange(sn_pass_ctx *cx, bool *changed) {
         interchange in = {.cx = cx, .m = m, .r = &m->repeats.at[i]};
         if (in.r->otherwise) continue;
         const char *why_not = against(&in);
-        if (in.k.i) sn_remark(cx, sn_kern_get(m, in.k)->name, "%s%s", why_not ? "its repeat stays outside: " : "its repeat goes inside", why_not ? why_not : "");
+        if (in.k.i)
+            sn_remark(cx, sn_kern_get(m, in.k)->name, "%s%s",
+                      why_not ? "its repeat stays outside: " : "its repeat goes inside", why_not ? why_not : "");
         if (why_not) continue;
         apply(&in);
         any = true;

@@ -12,8 +12,8 @@
  * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
  * merges: blocks sort short parts, then what is kept of those.
  *
- * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, and in a
- * short row each element counts those before it.
+ * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, in a
+ * short row each element counts those before it, and long rows go by the digits of their keys (sort_radix.c).
  *
  * Elements are compared as integers (order.c). Keys of 64 bits carry the position in a second temporary, and equal
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit

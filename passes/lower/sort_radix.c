@@ -249,8 +249,9 @@ static uint32_t digits_of(sn_order *o) {
     return r.end - r.first;
 }
 
+/* Two cores with AVX-512, f32: a step takes 0.35 ns an element, a digit 3.3 ns and 0.25 us a part. */
 bool sn_sort_takes_radix(sn_order *o, int64_t steps) {
-    enum { STEPS_MOVED = 8, STEPS_DIGITS = 2048 };
+    enum { STEPS_MOVED = 10, STEPS_DIGITS = 640 };
     return o->n * steps > digits_of(o) * (STEPS_MOVED * o->n + STEPS_DIGITS);
 }
 
@@ -261,7 +262,8 @@ void sn_sort_radix(sn_order *o) {
     r.parts = o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
     if (r.parts > o->n / LEAST_PART) r.parts = o->n / LEAST_PART ? o->n / LEAST_PART : 1;
     r.part = sn_ceil_div(o->n, r.parts);
-    sn_type t = {.dtype = o->place, .rank = 2, .shape = {sn_ix_const(o->m, o->rows * r.parts), sn_ix_const(o->m, DIGITS)}};
+    sn_type t = {
+        .dtype = o->place, .rank = 2, .shape = {sn_ix_const(o->m, o->rows * r.parts), sn_ix_const(o->m, DIGITS)}};
     r.counts = sn_lower_temp(o->lw, &t);
     for (uint32_t d = r.first; d < r.end; d++) {
         r.to = d + 1 < r.end ? new_items(&r) : (sn_runs){0};
