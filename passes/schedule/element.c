@@ -416,9 +416,10 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
         /* What cannot become vector instructions (the searches of a sort) is written out lane by lane; it has positions, and no
-         * more lanes than words. */
+         * more lanes than words. All else is as long with many lanes as with few. */
         uint32_t words = cx->target->vector_bytes / 4;
-        while (v > 1 && !cx->target->is_gpu && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
+        bool by_lanes = !cx->target->is_gpu && (fl->looked_up || fl->apart);
+        while (v > 1 && by_lanes && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
