@@ -27,6 +27,7 @@ typedef struct flat {
     uint32_t apart;          /* bytes of those that step over elements along the last outer axis */
     uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
     uint32_t near;           /* ... of those that step over a few elements there (CPU, codegen-llvm/apart.c) */
+    bool scattered;          /* others step over more, or are looked up: lane by lane */
     uint32_t stored;         /* largest one that is stored there */
     uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
@@ -54,12 +55,14 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         *(sn_schedule_walks_all(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
         if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
         if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
+        fl.scattered |= sn_ix_uses_vals(m, r->ix);
         if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
             bool steps = sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_MOST_APART;
             if (steps) sn_schedule_smaller(&fl.near, bytes);
+            else fl.scattered |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body));
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;
         }
@@ -418,7 +421,7 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         /* What cannot become vector instructions (the searches of a sort) is written out lane by lane; it has positions, and no
          * more lanes than words. All else is as long with many lanes as with few. */
         uint32_t words = cx->target->vector_bytes / 4;
-        bool by_lanes = !cx->target->is_gpu && (fl->looked_up || fl->apart);
+        bool by_lanes = !cx->target->is_gpu && fl->scattered;
         while (v > 1 && by_lanes && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
