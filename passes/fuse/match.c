@@ -161,21 +161,25 @@ static bool is_beside(const sn_fuse_match *mt, sn_module *m, const sn_access *st
 
 /* Rows that are written out are several stores: a load of the element that one of them has stored is no other's concern, since no two
  * iterations store one element. */
+static bool load_holds(const sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access *y) {
+    bool holds = false, beside = false;
+    for (uint32_t i = 0; i < in_a->n; i++) {
+        const sn_access *x = &in_a->at[i];
+        if (!x->store || !sn_buf_eq(x->buf, y->buf)) continue;
+        bool masked = sn_stmt_get(m, x->s)->has_mask; /* what is loaded may be older */
+        if (y->store) return false;
+        if (!masked && dependence_holds(mt, m, x, y)) holds = true;
+        else if (is_beside(mt, m, x, y)) beside = true;
+        else return false;
+    }
+    return holds || !beside;
+}
+
 static bool dependences_hold(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
     for (uint32_t j = 0; j < in_b->n; j++) {
-        const sn_access *y = &in_b->at[j];
-        bool holds = false, beside = false;
-        for (uint32_t i = 0; i < in_a->n; i++) {
-            const sn_access *x = &in_a->at[i];
-            if (!x->store || !sn_buf_eq(x->buf, y->buf)) continue;
-            bool masked = sn_stmt_get(m, x->s)->has_mask; /* what is loaded may be older */
-            if (!y->store && !masked && dependence_holds(mt, m, x, y)) holds = true;
-            else if (!y->store && is_beside(mt, m, x, y)) beside = true;
-            else mt->why_not = "an element would be read before or elsewhere than it is stored";
-            if (mt->why_not) return false;
-        }
-        if (beside && !holds) mt->why_not = "an iteration would read what another one stores";
-        if (mt->why_not) return false;
+        if (load_holds(mt, m, in_a, &in_b->at[j])) continue;
+        mt->why_not = "an element would be read before or elsewhere than it is stored";
+        return false;
     }
     return true;
 }
