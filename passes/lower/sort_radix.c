@@ -1,9 +1,9 @@
 /* sort_radix.c: sort and topk on a CPU, by the digits of the keys. Part of the pass `to-loops`.
  *
- *     %t = sort %x axis=1 : f32[3, 1000000]       four digits of 8 bits, the low one first; two parts of a row for two threads
+ *     %t = sort %x axis=1 : f32[3, 1000000]       three digits, the low one first; two parts of a row for two threads
  *
  *     loop g in 6 : grid {                                         a part
- *       count[256] = 0
+ *       count[2048] = 0
  *       loop i in 500000 { count[digit of item i] += 1 }
  *       counts[g] = count }
  *     loop g in 6 : grid {
@@ -16,19 +16,21 @@
  * 32 bits or is an integer of fewer, its own bits instead, so that the result need not be looked up. Keys of 64 bits have their positions beside
  * them. Kernels are scheduled as they are made. Digits that are alike in all keys of a dtype are left out.
  *
- * Cost: two readings and one writing of 8 bytes an element and digit, to 256 places at a time; for each part 256 sums a digit.
+ * Cost: two readings and one writing of 8 bytes an element and digit, to as many places at a time as a digit has values (256, in long
+ * rows 2048); for each part as many sums a digit.
  */
 #include "passes/lower/order.h"
 
-enum { BITS = 8, DIGITS = 1 << BITS, LANES = 16, LEAST_PART = 4096 };
+enum { LANES = 16, LEAST_PART = 4096 };
 
 typedef struct radix {
     sn_order *o;
     sn_lower *lw;
     sn_module *m;
     int64_t parts, part; /* of a row; elements of one */
-    uint32_t first, end; /* digits that differ */
-    bool is_signed;      /* the upper digit has a sign */
+    uint32_t low, high;  /* bits that differ */
+    uint32_t width;      /* bits of a digit */
+    bool is_signed;      /* the upper bit is a sign */
     bool bits;           /* items have bits of the elements, and no positions */
     sn_runs from, to;    /* no keys: x itself, the result */
     sn_buf counts;
@@ -72,11 +74,16 @@ static item item_at(radix *r, bool with_place) {
     return it;
 }
 
+static uint32_t digits_of(const radix *r) { return (uint32_t)sn_ceil_div(r->high - r->low, r->width); }
+
+static int64_t values_of(const radix *r) { return (int64_t)1 << r->width; }
+
 static sn_ix digit_of(radix *r, sn_val key, uint32_t digit) {
-    sn_val d = op(r, SN_LOP_SHR, key, integer(r, SN_I64, BITS * digit + (r->o->wide ? 0 : 32)));
-    d = op(r, SN_LOP_AND, d, integer(r, SN_I64, DIGITS - 1));
-    if (digit + 1 == r->end && r->is_signed) d = op(r, SN_LOP_XOR, d, integer(r, SN_I64, DIGITS / 2));
-    return sn_ix_modc(r->m, sn_ix_val(r->m, d), DIGITS);
+    uint32_t from = r->low + digit * r->width, bits = r->high - from < r->width ? r->high - from : r->width;
+    sn_val d = op(r, SN_LOP_SHR, key, integer(r, SN_I64, from + (r->o->wide ? 0 : 32)));
+    d = op(r, SN_LOP_AND, d, integer(r, SN_I64, ((int64_t)1 << bits) - 1));
+    if (from + bits == r->high && r->is_signed) d = op(r, SN_LOP_XOR, d, integer(r, SN_I64, (int64_t)1 << (bits - 1)));
+    return sn_ix_modc(r->m, sn_ix_val(r->m, d), values_of(r));
 }
 
 /* The item's place in the result is `rank`. */
@@ -131,7 +138,7 @@ static sn_buf new_local(radix *r, const char *name, int64_t elements) {
 }
 
 static sn_ix open_digits(radix *r) {
-    sn_ix w = open(r, "w", DIGITS / LANES, SN_AXIS_SEQ), v = open(r, "v", LANES, SN_AXIS_VECTOR);
+    sn_ix w = open(r, "w", values_of(r) / LANES, SN_AXIS_SEQ), v = open(r, "v", LANES, SN_AXIS_VECTOR);
     return sn_ix_add(r->m, sn_ix_scale(r->m, w, LANES), v);
 }
 
@@ -153,7 +160,7 @@ static sn_val count_up(radix *r, sn_buf b, sn_ix e) {
 
 static void count_kernel(radix *r, uint32_t digit) {
     open_kernel(r);
-    sn_buf count = new_local(r, "count", DIGITS);
+    sn_buf count = new_local(r, "count", values_of(r));
     sn_cursor body = r->lw->at;
     sn_ix d = open_digits(r);
     sn_put_store(r->m, r->lw->at, count, d, integer(r, r->o->place, 0));
@@ -163,7 +170,7 @@ static void count_kernel(radix *r, uint32_t digit) {
     r->lw->at = body;
     d = open_digits(r);
     sn_val v = sn_put_load(r->m, r->lw->at, count, d);
-    sn_put_store(r->m, r->lw->at, r->counts, sn_ix_add(r->m, sn_ix_scale(r->m, r->g, DIGITS), d), v);
+    sn_put_store(r->m, r->lw->at, r->counts, sn_ix_add(r->m, sn_ix_scale(r->m, r->g, values_of(r)), d), v);
     r->lw->at = body;
     sn_lower_end(r->lw, "sort digits");
 }
@@ -179,7 +186,7 @@ static void emit_count(sn_lower *lw, void *user, const sn_ix *index, sn_val *yie
     radix *r = p->r;
     sn_module *m = r->m;
     sn_ix part = sn_ix_add(m, sn_ix_scale(m, r->o->row, r->parts), index[0]);
-    sn_val v = sn_put_load(m, lw->at, r->counts, sn_ix_add(m, sn_ix_scale(m, part, DIGITS), p->digit));
+    sn_val v = sn_put_load(m, lw->at, r->counts, sn_ix_add(m, sn_ix_scale(m, part, values_of(r)), p->digit));
     yield[0] = v;
     if (!p->before) return;
     sn_val in = sn_put_in(m, lw->at, index[0], sn_ix_modc(m, r->g, r->parts));
@@ -200,7 +207,7 @@ static void put_starts(radix *r, sn_buf start, sn_buf lower) {
     sn_cursor body = r->lw->at;
     sn_ix zero = sn_ix_const(r->m, 0), d;
     sn_put_store(r->m, body, lower, zero, integer(r, r->o->place, 0));
-    d = open(r, "d", DIGITS, SN_AXIS_SEQ);
+    d = open(r, "d", values_of(r), SN_AXIS_SEQ);
     sn_val before = sum_of(r, d, true), all = sum_of(r, d, false);
     sn_val sum = sn_put_load(r->m, r->lw->at, lower, zero);
     sn_put_store(r->m, r->lw->at, start, d, op(r, SN_LOP_ADD, sum, before));
@@ -210,7 +217,7 @@ static void put_starts(radix *r, sn_buf start, sn_buf lower) {
 
 static void move_kernel(radix *r, uint32_t digit) {
     open_kernel(r);
-    sn_buf start = new_local(r, "start", DIGITS), lower = new_local(r, "lower", 1);
+    sn_buf start = new_local(r, "start", values_of(r)), lower = new_local(r, "lower", 1);
     sn_cursor body = r->lw->at;
     put_starts(r, start, lower);
     open_items(r);
@@ -233,26 +240,24 @@ static sn_runs new_items(radix *r) {
 }
 
 /* Of keys (order.c) that halves become as floats of 32 bits the lower digits are alike, or say what the sign does; integers of few bits
- * have them all in the lower ones. */
+ * have them all in the lower ones. Long rows have fewer and longer digits. */
 static void find_digits(radix *r) {
+    enum { SHORT = 8, LONG = 11, LONG_ROW = 1 << 13 };
     sn_dtype t = r->o->type->dtype;
-    uint32_t bytes = sn_dtype_bytes(t);
-    r->end = sn_is_float(t) && bytes < 4 ? 4 : bytes;
-    r->first = t == SN_BF16 ? 2 : t == SN_F16 ? 1 : 0;
+    uint32_t bits = 8 * sn_dtype_bytes(t);
+    r->high = sn_is_float(t) && bits < 32 ? 32 : bits;
+    r->low = t == SN_BF16 ? 16 : t == SN_F16 ? 8 : 0;
     r->is_signed = t != SN_U8 && t != SN_U16 && t != SN_BOOL;
     r->bits = !r->o->out[1].i && !r->o->wide && (t == SN_F32 || !sn_is_float(t));
-}
-
-static uint32_t digits_of(sn_order *o) {
-    radix r = {.o = o};
-    find_digits(&r);
-    return r.end - r.first;
+    r->width = r->o->n >= LONG_ROW && r->high - r->low > 2 * SHORT ? LONG : SHORT;
 }
 
 /* Two cores with AVX-512, f32: a step takes 0.35 ns an element, a digit 3.3 ns and 0.25 us a part. */
 bool sn_sort_takes_radix(sn_order *o, int64_t steps) {
     enum { STEPS_MOVED = 10, STEPS_DIGITS = 640 };
-    return o->n * steps > digits_of(o) * (STEPS_MOVED * o->n + STEPS_DIGITS);
+    radix r = {.o = o};
+    find_digits(&r);
+    return o->n * steps > digits_of(&r) * (STEPS_MOVED * o->n + STEPS_DIGITS);
 }
 
 void sn_sort_radix(sn_order *o) {
@@ -262,11 +267,12 @@ void sn_sort_radix(sn_order *o) {
     r.parts = o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
     if (r.parts > o->n / LEAST_PART) r.parts = o->n / LEAST_PART ? o->n / LEAST_PART : 1;
     r.part = sn_ceil_div(o->n, r.parts);
-    sn_type t = {
-        .dtype = o->place, .rank = 2, .shape = {sn_ix_const(o->m, o->rows * r.parts), sn_ix_const(o->m, DIGITS)}};
+    sn_type t = {.dtype = o->place, .rank = 2};
+    t.shape[0] = sn_ix_const(o->m, o->rows * r.parts);
+    t.shape[1] = sn_ix_const(o->m, values_of(&r));
     r.counts = sn_lower_temp(o->lw, &t);
-    for (uint32_t d = r.first; d < r.end; d++) {
-        r.to = d + 1 < r.end ? new_items(&r) : (sn_runs){0};
+    for (uint32_t d = 0, n = digits_of(&r); d < n; d++) {
+        r.to = d + 1 < n ? new_items(&r) : (sn_runs){0};
         count_kernel(&r, d);
         move_kernel(&r, d);
         r.from = r.to;
