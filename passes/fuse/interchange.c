@@ -28,7 +28,8 @@
 
 #include <string.h>
 
-enum { MOST_ELEMENTS = 64 /* of states, for an iteration of the outer loops: more are no registers */ };
+/* Elements of states for an iteration of the outer loops: more are no registers. A thread of a GPU has four iterations. */
+enum { MOST_ELEMENTS = 64, MOST_ELEMENTS_GPU = 16 };
 
 typedef struct interchange {
     sn_pass_ctx *cx;
@@ -119,7 +120,8 @@ static const char *against(interchange *in) {
         if (sn_stores(r) && (r->op != SN_LOP_STORE || r->has_mask)) return "it does not store all elements";
         elements += sn_stores(r);
     }
-    if (elements > MOST_ELEMENTS) return "its states are too large for registers";
+    if (elements > (in->cx->target->is_gpu ? MOST_ELEMENTS_GPU : MOST_ELEMENTS))
+        return "its states are too large for registers";
     sn_access_find_all(&in->all, m, in->cx->scratch, in->k);
     for (uint32_t i = 0; i < in->all.n; i++) {
         const char *why_not = against_access(in, &in->all.at[i]);
