@@ -402,7 +402,8 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         sc->runs = true;
         if (!sc->unroll) sc->unroll = 1; /* what a run loads is awaited before the next one */
     } else if (!sc->vector) {
-        bool nests = sh->n_nests && sh->all_perfect; /* else a thread goes through its loops by itself, with all lanes */
+        bool nests =
+            sh->n_nests && sh->all_perfect; /* else a thread goes through its loops by itself, with all lanes */
         bool apart = !cx->target->is_gpu && !fl->bytes && !nests;
         uint32_t least = apart ? fl->near : fl->bytes;
         uint32_t v = cx->target->is_gpu ? sn_widest(cx, least) : sn_host_widest(cx, k, least);
