@@ -9,7 +9,7 @@
 #include <sinter/sinter.h>
 
 enum { MAX_PORTS = 8, DIMS = 16, CENTRES = 32, PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
-enum { BINS = 256, SEGMENTS = 1000, WIDTH = 8 };
+enum { BINS = 256, SEGMENTS = 1000, WIDTH = 8, NEWTON_STEPS = 8, STATES = 4 };
 
 #define HEAT_RATE     0.1
 #define SOFTENING     1e-2

@@ -262,6 +262,38 @@ void build_resize(sn_graph *g, int64_t n) {
     sn_output(g, "y", between(g, rows[0], rows[1], sn_unsqueeze(g, w, SN_LIST(1))));
 }
 
+/* ---- steps, small matrices, order ---- */
+
+/* z - (z^3 - a) / (3 z^2 + 1), from a on */
+void build_newton(sn_graph *g, int64_t n) {
+    unsigned loop = sn_repeat_begin(g);
+    sn_node a = sn_input(g, "a", SN_F32, SN_LIST(n)), z = sn_repeat_state(g, loop, 0, a), root;
+    sn_node zz = sn_mul(g, z, z), slope = sn_add(g, scaled(g, zz, 3), sn_number_like(g, z, 1));
+    sn_node next = sn_sub(g, z, sn_div(g, sn_sub(g, sn_mul(g, zz, z), a), slope));
+    sn_repeat_end(&root, g,
+                  &(sn_repeat){.struct_size = sizeof(sn_repeat),
+                               .loop = loop,
+                               .steps = NEWTON_STEPS,
+                               .n_states = 1,
+                               .states = &z,
+                               .after = &next});
+    sn_output(g, "root", root);
+}
+
+void build_predict(sn_graph *g, int64_t n) {
+    sn_node p = sn_input(g, "p", SN_F32, SN_LIST(n, STATES, STATES)),
+            f = sn_input(g, "f", SN_F32, SN_LIST(STATES, STATES));
+    sn_node q = sn_input(g, "q", SN_F32, SN_LIST(STATES, STATES));
+    sn_node moved = sn_matmul(g, sn_matmul(g, f, p), sn_transpose(g, f, 0, 1));
+    sn_output(g, "next", sn_add(g, moved, q));
+}
+
+void build_sorted(sn_graph *g, int64_t n) {
+    sn_node sorted;
+    sn_sort(&sorted, NULL, g, sn_input(g, "x", SN_F32, SN_LIST(n)), 0, false);
+    sn_output(g, "sorted", sorted);
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

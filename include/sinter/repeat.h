@@ -7,7 +7,8 @@
 
 #include "sinter.h"
 
-/* A loop that runs when the program runs: it is compiled once, however many steps it has, and each step launches its kernels.
+/* A loop that runs when the program runs: it is compiled once, however many steps it has, and each step launches its kernels; where all that a
+ * step does is element by element, the loop stands in one kernel.
  *
  *     unsigned loop = sn_repeat_begin(g);
  *     sn_node h = sn_repeat_state(g, loop, 0, h0);               // h0 in the first step, then what the step before has made

@@ -8,7 +8,7 @@
  * as softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over
  * one tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of memory
  * traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the merged
- * kernel would have more than MAX_OPS operations or SN_MAX_NESTS loops side by side, when too little parallelism would remain, when both have products
+ * kernel would have more than MAX_OPS operations (on a CPU MAX_OPS_HOST) or SN_MAX_NESTS loops side by side, when too little parallelism would remain, when both have products
  * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
  * kernel has the header that chooses something. A matrix product stays one, and takes no longer than before, or the
  * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by parts
@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPS = 256, MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
+enum { MAX_OPS = 256, MAX_OPS_HOST = 1024, MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
 
 typedef struct buf_list {
     sn_buf *at;
@@ -106,12 +106,18 @@ static void build(fuse *fu) {
     }
 }
 
+/* Is it an intermediate that nobody but the kernel at `at` stores? What that loads of it, it has stored itself. */
+static bool is_own(const fuse *fu, sn_buf b, uint32_t at) {
+    const index_list *w = &fu->writers[b.i];
+    return sn_buf_get(fu->m, b)->scope == SN_BUF_TEMP && w->n == 1 && w->at[0] == at;
+}
+
 /* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
 static bool stored_before_loaded(const fuse *fu) {
     for (uint32_t i = 0; i < fu->n; i++)
         for (uint32_t k = 0; k < fu->nodes[i].n_read; k++) {
             const index_list *w = &fu->writers[fu->nodes[i].loads.at[k].i];
-            if (w->n && w->at[w->n - 1] >= i) return false;
+            if (w->n && w->at[w->n - 1] >= i && !is_own(fu, fu->nodes[i].loads.at[k], i)) return false;
         }
     return true;
 }
@@ -343,7 +349,8 @@ static bool has_few_nests(const fuse *fu, uint32_t a, uint32_t b, const sn_fuse_
 static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     const sn_kern_rec *ka = sn_kern_get(fu->m, fa->k), *kb = sn_kern_get(fu->m, fb->k);
-    if (fa->ops + fb->ops > MAX_OPS) return "one kernel would have too many operations";
+    uint32_t most = fu->cx->target->is_gpu ? MAX_OPS : MAX_OPS_HOST; /* a GPU's registers are all that a thread has */
+    if (fa->ops + fb->ops > most) return "one kernel would have too many operations";
     if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
     if (ka->section != kb->section) return "a repeat begins or ends between them";
     if (fa->constant != fb->constant) return "one of them runs once";
@@ -574,7 +581,7 @@ void sn_fuse_forward_all(sn_pass_ctx *cx) {
         if (sn_fuse_forward(cx, m->kernels.at[i])) sn_kern_dead_code(m, m->kernels.at[i]);
 }
 
-static sn_status fuse_all(fuse *fu, bool *changed) {
+static sn_status run(fuse *fu, bool *changed) {
     sn_module *m = fu->m;
     if (fu->n < 2) return SN_OK;
     fu->nodes = SN_NEWN(fu->cx->scratch, fnode, fu->n);
@@ -598,10 +605,15 @@ static sn_status fuse_all(fuse *fu, bool *changed) {
     return m->env->status;
 }
 
+sn_status sn_fuse_all(sn_pass_ctx *cx, bool *changed) {
+    fuse fu = {.cx = cx, .m = cx->m, .n = cx->m->kernels.n};
+    return run(&fu, changed);
+}
+
 sn_status sn_pass_fuse(sn_pass_ctx *cx, bool *changed) {
     fuse fu = {.cx = cx, .m = cx->m, .n = cx->m->kernels.n};
     count_nests(&fu, SN_COUNTER_NESTS_BEFORE, SN_COUNTER_BYTES_BEFORE);
-    sn_status status = fuse_all(&fu, changed);
+    sn_status status = run(&fu, changed);
     count_nests(&fu, SN_COUNTER_NESTS_AFTER, SN_COUNTER_BYTES_AFTER);
     return status;
 }

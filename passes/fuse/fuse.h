@@ -18,6 +18,8 @@ typedef struct sn_fuse_match {
     const char *why_not;            /* reason when there is no match */
 } sn_fuse_match;
 
+/* All pairs of kernels that are better one, as the pass does. */
+sn_status sn_fuse_all(sn_pass_ctx *cx, bool *changed);
 /* Is there a legal match? On false, why_not says what stands against it. The kernels are not changed. */
 bool sn_fuse_find(sn_fuse_match *out, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                   const sn_access_list *in_b);

@@ -256,10 +256,18 @@ static void forward_load(forward *fw, sn_stmt s) {
     sn_val_replace(fw->cx->m, r->kern, r->result, chosen);
 }
 
-/* What was stored to b before is not known any more. */
-static void forget(forward *fw, sn_buf b) {
-    for (uint32_t i = 0; i < fw->known.n; i++)
-        if (sn_buf_eq(fw->known.at[i].buf, b)) fw->known.at[i].buf = (sn_buf){0};
+/* Are they elements beside one another? */
+static bool are_beside(sn_module *m, sn_ix a, sn_ix b) {
+    int64_t by;
+    return sn_ix_is_const(m, sn_ix_sub(m, a, b), &by) && by != 0;
+}
+
+/* What was stored to element ix of b before, none: to any, is not known any more. */
+static void forget(forward *fw, sn_buf b, sn_ix ix) {
+    for (uint32_t i = 0; i < fw->known.n; i++) {
+        stored *st = &fw->known.at[i];
+        if (sn_buf_eq(st->buf, b) && !(ix.i && are_beside(fw->cx->m, st->ix, ix))) st->buf = (sn_buf){0};
+    }
 }
 
 /* A region may run before itself (a loop) or not at all (an `if`). */
@@ -267,7 +275,7 @@ static void forget_stores_of(forward *fw, sn_stmt s) {
     sn_module *m = fw->cx->m;
     sn_stmt end = sn_stmt_walk_skip(m, s);
     for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t))
-        if (sn_stores(sn_stmt_get(m, t))) forget(fw, sn_stmt_get(m, t)->buf);
+        if (sn_stores(sn_stmt_get(m, t))) forget(fw, sn_stmt_get(m, t)->buf, (sn_ix){0});
 }
 
 static void forward_region(forward *fw, sn_stmt first) {
@@ -276,7 +284,7 @@ static void forward_region(forward *fw, sn_stmt first) {
     for (sn_stmt s = first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (sn_stores(r)) {
-            forget(fw, r->buf);
+            forget(fw, r->buf, r->op == SN_LOP_STORE ? r->ix : (sn_ix){0});
             if (r->op != SN_LOP_STORE || r->has_mask) continue;
             stored st = {r->buf, r->ix, r->in[0]};
             SN_PUSH(fw->cx->scratch, &fw->known, st);

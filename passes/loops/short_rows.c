@@ -143,33 +143,6 @@ static void count(rows *r, sn_stmt s, bool perfect, sn_stmt inner) {
 
 /* ---- the loops ---- */
 
-/* Iterations one behind the other, in place of the loop. */
-static void write_loop(sn_module *m, sn_stmt s) {
-    int64_t extent = sn_ix_value(m, sn_stmt_extent(m, s));
-    for (int64_t i = 0; i < extent; i++) {
-        sn_stmt copy = sn_stmt_clone(m, sn_at_before(m, s), s);
-        sn_axis ax = sn_stmt_axis(m, copy);
-        sn_ix at = sn_ix_const(m, i);
-        sn_stmt_subst(m, copy, &ax, &at, 1);
-        for (sn_stmt t = sn_stmt_get(m, copy)->first, next; t.i; t = next) {
-            next = sn_next(m, t);
-            sn_stmt_unlink(m, t);
-            sn_stmt_insert(m, sn_at_before(m, copy), t);
-        }
-        sn_stmt_unlink(m, copy);
-    }
-    sn_stmt_unlink(m, s);
-}
-
-static void write_loops(sn_module *m, sn_kern k, sn_stmt around) {
-    for (sn_stmt s = sn_region_first(m, k, around), next; s.i; s = next) {
-        next = sn_next(m, s);
-        if (sn_stmt_get(m, s)->op != SN_LOP_LOOP) continue;
-        write_loops(m, k, s);
-        write_loop(m, s);
-    }
-}
-
 /* Loops without regions inside. */
 static bool is_innermost(const sn_module *m, sn_stmt s) {
     for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_next(m, t))
@@ -230,7 +203,7 @@ static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
         for (sn_stmt s = sn_stmt_get(m, r.around)->first; s.i && !inner.i; s = sn_next(m, s))
             if (sn_is_nest(sn_stmt_get(m, s))) inner = s;
         if (!inner.i || !gains(&r, perfect, inner)) continue;
-        write_loops(m, k, r.around);
+        sn_write_loops_out(m, k, r.around);
         sn_write_out(cx, k, MOST_STEPS);
         sn_kern_cse(m, k);
         sn_kern_collect_params(m, k);

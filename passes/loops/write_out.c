@@ -119,3 +119,30 @@ bool sn_write_out(sn_pass_ctx *cx, sn_kern k, int64_t most) {
     sn_kern_collect_params(m, k);
     return true;
 }
+
+/* Iterations one behind the other, in place of the loop. */
+static void write_loop(sn_module *m, sn_stmt s) {
+    int64_t extent = sn_ix_value(m, sn_stmt_extent(m, s));
+    for (int64_t i = 0; i < extent; i++) {
+        sn_stmt copy = sn_stmt_clone(m, sn_at_before(m, s), s);
+        sn_axis ax = sn_stmt_axis(m, copy);
+        sn_ix at = sn_ix_const(m, i);
+        sn_stmt_subst(m, copy, &ax, &at, 1);
+        for (sn_stmt t = sn_stmt_get(m, copy)->first, next; t.i; t = next) {
+            next = sn_next(m, t);
+            sn_stmt_unlink(m, t);
+            sn_stmt_insert(m, sn_at_before(m, copy), t);
+        }
+        sn_stmt_unlink(m, copy);
+    }
+    sn_stmt_unlink(m, s);
+}
+
+void sn_write_loops_out(sn_module *m, sn_kern k, sn_stmt around) {
+    for (sn_stmt s = sn_region_first(m, k, around), next; s.i; s = next) {
+        next = sn_next(m, s);
+        if (sn_stmt_get(m, s)->op != SN_LOP_LOOP) continue;
+        sn_write_loops_out(m, k, s);
+        write_loop(m, s);
+    }
+}

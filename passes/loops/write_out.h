@@ -10,4 +10,7 @@ bool sn_write_out(sn_pass_ctx *cx, sn_kern k, int64_t most);
 /* May this one, apart from where it stands? */
 bool sn_may_write_out(const sn_module *m, sn_stmt top, int64_t most);
 
+/* So do all loops inside of `around`, whose extents are numbers; reductions stay. */
+void sn_write_loops_out(sn_module *m, sn_kern k, sn_stmt around);
+
 #endif

@@ -55,4 +55,10 @@ int64_t sn_sort_block_limit(sn_order *o);
  * for one or several of them. What it keeps of each is a run of `to`, or the result (NULL). */
 void sn_sort_blocks(sn_order *o, const sn_runs *from, int64_t length, const sn_runs *to);
 
+/* ---- sort_radix.c: on a CPU ---- */
+
+/* Does it take less than so many steps of a network for an element? */
+bool sn_sort_takes_radix(sn_order *o, int64_t steps);
+void sn_sort_radix(sn_order *o);
+
 #endif

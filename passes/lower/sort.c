@@ -12,8 +12,8 @@
  * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
  * merges: blocks sort short parts, then what is kept of those.
  *
- * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, and in a
- * short row each element counts those before it.
+ * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, in a
+ * short row each element counts those before it, and long rows go by the digits of their keys (sort_radix.c).
  *
  * Elements are compared as integers (order.c). Keys of 64 bits carry the position in a second temporary, and equal
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
@@ -352,10 +352,16 @@ static void sort_by_ranks(sn_order *o) {
     sn_lower_end(o->lw, "sort ranks");
 }
 
+/* Networks have lanes, digits do not. */
+static bool takes_digits(sn_order *o) {
+    return !o->lw->cx->target->is_gpu && sn_sort_takes_radix(o, steps_twice(o, smaller(o->n, PART)) / 2);
+}
+
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
     if (takes_passes(o)) select_by_passes(o);
     else if (takes_ranks(o)) sort_by_ranks(o);
+    else if (takes_digits(o)) sn_sort_radix(o);
     else if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
     else if (o->n <= limit) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));

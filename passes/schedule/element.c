@@ -27,6 +27,7 @@ typedef struct flat {
     uint32_t apart;          /* bytes of those that step over elements along the last outer axis */
     uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
     uint32_t near;           /* ... of those that step over a few elements there (CPU, codegen-llvm/apart.c) */
+    bool scattered;          /* others step over more, or are looked up: lane by lane */
     uint32_t stored;         /* largest one that is stored there */
     uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
     uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
@@ -54,12 +55,14 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         *(sn_schedule_walks_all(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
         if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
         if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
+        fl.scattered |= sn_ix_uses_vals(m, r->ix);
         if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
             bool steps = sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_MOST_APART;
             if (steps) sn_schedule_smaller(&fl.near, bytes);
+            else fl.scattered |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body));
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;
         }
@@ -399,7 +402,9 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         sc->runs = true;
         if (!sc->unroll) sc->unroll = 1; /* what a run loads is awaited before the next one */
     } else if (!sc->vector) {
-        bool apart = !cx->target->is_gpu && !fl->bytes && !sh->n_nests;
+        bool nests =
+            sh->n_nests && sh->all_perfect; /* else a thread goes through its loops by itself, with all lanes */
+        bool apart = !cx->target->is_gpu && !fl->bytes && !nests;
         uint32_t least = apart ? fl->near : fl->bytes;
         uint32_t v = cx->target->is_gpu ? sn_widest(cx, least) : sn_host_widest(cx, k, least);
         if (fl->moves && cx->target->io_align >= cx->target->vector_bytes) v = cx->target->vector_bytes / fl->bytes;
@@ -416,9 +421,10 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
         /* What cannot become vector instructions (the searches of a sort) is written out lane by lane; it has positions, and no
-         * more lanes than words. */
+         * more lanes than words. All else is as long with many lanes as with few. */
         uint32_t words = cx->target->vector_bytes / 4;
-        while (v > 1 && !cx->target->is_gpu && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
+        bool by_lanes = !cx->target->is_gpu && fl->scattered;
+        while (v > 1 && by_lanes && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
