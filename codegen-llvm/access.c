@@ -541,7 +541,7 @@ static lv load_anywhere(sn_gen *g, const access *a, sn_val mask_id, lv mask, boo
 static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (is_posted(g, a)) return load_posted(g, a, mask);
     if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, true);
-    if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, false);
+    if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, sn_gen_is_near(g, a->id, a->e, mask_id));
     lv groups = load_groups(g, a);
     if (groups) return groups;
     if (mask && always_inside(g, a)) mask = NULL;
@@ -772,21 +772,20 @@ static bool copied(sn_gen *g, const sn_stmt_rec *s, sn_stmt_rec *from) {
     sn_em *em = &g->em;
     access to = access_of(g, s), a = access_of(g, from);
     sn_val mask_id = sn_stmt_mask(from);
-    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : g->ahead;
-    if (mask_id.i && g->ahead) mask = em_and(em, mask, g->ahead);
+    lv mask = mask_id.i ? sn_gen_val(g, mask_id) : NULL, some = NULL, none = sn_em_ci(em->cg->i32, 0);
     uint32_t piece = g->lanes <= 1 ? 1 : to.piece < a.piece ? to.piece : a.piece;
     uint32_t bytes = piece * sn_dtype_bytes(a.b->dtype);
     if (bytes != 4 && bytes != 8 && bytes != 16) return false;
     if (piece > 1 && (a.reversed || to.reversed)) return false;
-    lv some = NULL;
     if (mask && sn_em_lanes(mask) > 1) {
-        lv lanes = piece == g->lanes && !g->ahead ? lanes_in_front(g, mask_id) : NULL;
+        lv lanes = piece == g->lanes ? lanes_in_front(g, mask_id) : NULL;
         if (!lanes) return false;
         some = em_imul(em, lanes, sn_em_i(em, lanes, sn_dtype_bytes(a.b->dtype)));
-        mask = em_icmp(em, LLVMIntNE, lanes, sn_em_i(em, lanes, 0));
     } else if (mask) {
-        some = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), sn_em_ci(em->cg->i32, 0));
+        some = em_select(em, mask, sn_em_ci(em->cg->i32, bytes), none);
     }
+    if (g->ahead) some = em_select(em, g->ahead, some ? some : sn_em_ci(em->cg->i32, bytes), none);
+    if (some) mask = em_icmp(em, LLVMIntNE, some, none);
     for (uint32_t i = 0; i < g->lanes; i += piece) {
         lv q = address(g, &to, at_lane(g, to.e, i)), p = address(g, &a, at_lane(g, a.e, i));
         /* A copy of no bytes reads none. What runs ahead stands among products, which an instruction less is worth. */

@@ -97,6 +97,7 @@ typedef struct sn_gen_place {
     lv mask, otherwise; /* scalar, NULL: it is always loaded; what stands for it else */
     lv base;            /* of the storage */
     lv at, size;        /* bytes from there to lane 0, of all that may be read; of the index type */
+    int64_t least;      /* bytes of the storage, of the smallest one that it may be */
     uint32_t granule;   /* bytes that `at` is a multiple of */
     lv head;            /* bytes from `base` to the storage; NULL: it begins there */
     bool early;         /* the first lanes may lie before the storage: nobody wants them */
@@ -145,6 +146,7 @@ typedef struct sn_gen {
     bool *term;            /* by sn_val: the same */
     uint8_t *positive;     /* by sn_val: sn_gen_positive, of a divisor */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
+    int64_t beyond;        /* the tests that are known to hold do so for as many positions more */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */
@@ -548,6 +550,8 @@ bool sn_gen_run_value(sn_gen *g, const sn_stmt_rec *s);
 /* Neighbours from `first` on, of the storage type, where the scalar `wanted` holds (NULL: always). near: they and whatever else is
  * in their pieces lie in the storage. */
 lv sn_gen_load_anywhere(sn_gen *g, sn_buf b, sn_ix first, uint32_t lanes, lv wanted, bool near);
+/* Is it known that all lanes of an access at e, whose test (none: no mask) holds here, lie so? */
+bool sn_gen_is_near(sn_gen *g, sn_buf b, sn_ix e, sn_val mask);
 /* Two vectors of a storage type: lanes of x before `start`, of y from there on. */
 lv sn_gen_join_runs(sn_gen *g, lv x, lv y, lv start);
 

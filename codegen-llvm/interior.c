@@ -17,6 +17,9 @@
  * And where a whole block scans, whether all positions of its part, or of an iteration, are inside is the same for all
  * its threads. So all it does is translated twice, barriers included: few hold an end of the row.
  *
+ * Weights of odd rows are read by pieces that reach over them (unaligned.c): there the tests have to hold for as many positions more, and nobody asks
+ * for the ends of the weights.
+ *
  * On the CPU other tests of positions come along, and each is taken for what it mostly answers: the first column of a
  * concatenation is mostly not reached, nor is a border that a comparison with a constant tells apart.
  *
@@ -103,13 +106,30 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
 
 /* ---- tests that are known to hold ---- */
 
-/* The condition under which all edge tests hold; NULL: there are none. Their values are marked. */
-static lv all_hold(sn_gen *g, const sn_stmt_rec *loop) {
+/* Weights of odd rows are read by pieces that reach over what is wanted (unaligned.c): positions by which they may. */
+static int64_t wanted_beyond(const sn_gen *g, const sn_stmt_rec *loop) {
+    enum { PIECE = 16 };
+    int64_t most = 0;
+    if (!g->gpu || loop->op != SN_LOP_LOOP || g->k->sched.cls != SN_SCHED_INNER) return 0;
+    for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op != SN_LOP_LOAD || !r->has_mask) continue;
+        const sn_buf_rec *b = sn_buf_get(g->m, r->buf);
+        int64_t more = PIECE / sn_dtype_bytes(b->dtype) - 1;
+        if (!sn_buf_is_local(b) && more > most) most = more;
+    }
+    return most;
+}
+
+/* The condition under which all edge tests hold, and would *beyond positions behind the last one; NULL: there are none. Their values are marked. */
+static lv all_hold(int64_t *beyond, sn_gen *g, const sn_stmt_rec *loop) {
     lv all = NULL;
+    *beyond = wanted_beyond(g, loop);
     sn_ix seen[MAX_TESTS][2], bound[MAX_TESTS], pair[2];
     uint32_t n = 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op == SN_LOP_IN && g->known[r->result.i]) *beyond = 0; /* nobody has asked that of it */
         if (g->known[r->result.i] || n == MAX_TESTS || !is_edge_test(g, s, loop, &pair[0], &pair[1])) continue;
         g->known[r->result.i] = SN_GEN_HOLDS;
         bound[n] = r->bound;
@@ -117,7 +137,7 @@ static lv all_hold(sn_gen *g, const sn_stmt_rec *loop) {
             bool known = false;
             seen[n][k] = pair[k];
             for (uint32_t i = 0; i < n; i++) known |= sn_ix_eq(seen[i][k], pair[k]) && sn_ix_eq(bound[i], r->bound);
-            lv in = known ? NULL : sn_gen_in(g, pair[k], r->bound);
+            lv in = known ? NULL : sn_gen_in(g, k ? sn_ix_addc(g->m, pair[k], *beyond) : pair[k], r->bound);
             all = !in ? all : all ? em_and(&g->em, all, in) : in;
         }
         n++;
@@ -292,18 +312,19 @@ static bool lanes_differ(sn_gen *g, const sn_stmt_rec *loop) {
 }
 
 /* NULL: the region is translated once. */
-static lv interior(sn_gen *g, const sn_stmt_rec *loop) {
+static lv interior(int64_t *beyond, sn_gen *g, const sn_stmt_rec *loop) {
     if ((g->lanes > 1 && (!g->gpu || !lanes_differ(g, loop))) || !can_have_two(g, loop)) return NULL;
     lv known = g->gpu ? NULL : all_known(g, loop);
     if (!g->gpu && !known) forget(g, loop);
-    lv hold = all_hold(g, loop);
+    lv hold = all_hold(beyond, g, loop);
     return known && hold ? em_and(&g->em, known, hold) : known ? known : hold;
 }
 
 void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
                       uint32_t n) {
     sn_em *em = &g->em;
-    lv cond = interior(g, loop), before[SN_GEN_STATES], inside[SN_GEN_STATES];
+    int64_t beyond;
+    lv cond = interior(&beyond, g, loop), before[SN_GEN_STATES], inside[SN_GEN_STATES];
     if (!cond) {
         body(g, user);
         return;
@@ -315,7 +336,9 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
     for (int part = 0; part < 2 && g->status == SN_OK; part++) {
         uint32_t mark = sn_gen_mark(g);
         LLVMPositionBuilderAtEnd(em->b, blocks[part]);
+        g->beyond = part ? 0 : beyond;
         body(g, user);
+        g->beyond = 0;
         sn_gen_release(g, mark);
         for (uint32_t k = 0; k < n && g->status == SN_OK; k++)
             if (g->lanes > 1 && before[k]) state[k] = sn_em_splat(em, state[k], sn_em_lanes(before[k]));

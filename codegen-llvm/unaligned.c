@@ -100,6 +100,7 @@ static void load_piece(sn_gen *g, pieces *ps, uint32_t k, lv number) {
 /* Word i becomes the one that lies `at` mod the piece further on. */
 static void move_words(sn_gen *g, pieces *ps) {
     sn_em *em = &g->em;
+    if (ps->p->granule >= ps->piece) return;
     bool bytewise = ps->p->granule < WORD;
     lv by = LLVMBuildTruncOrBitCast(em->b, ps->at, em->cg->i32, "");
     for (uint32_t half = ps->piece / 2; half >= WORD; half /= 2) {
@@ -147,33 +148,24 @@ static void load_units(sn_gen *g, const pieces *ps, lv *out) {
     LLVMPositionBuilderAtEnd(em->b, after);
 }
 
-/* The vector's words, from pieces number first .. last. */
-static void load_pieces(sn_gen *g, pieces *ps, lv first, lv last) {
+/* Pieces number first .. last, as they lie. */
+static void load_raw(sn_gen *g, pieces *ps, lv first, lv last) {
     for (uint32_t k = 0; k < ps->n; k++) {
         bool end = k && k == ps->n - 1;
         load_piece(g, ps, k, end ? last : k ? em_iadd(&g->em, first, sn_em_i(&g->em, first, k)) : first);
     }
-    if (ps->p->granule < ps->piece) move_words(g, ps);
 }
 
-static void load_words(sn_gen *g, pieces *ps) {
+/* The vector's words, from pieces where these are in the storage, else unit by unit. */
+static void load_either(sn_gen *g, pieces *ps, lv in, lv first, lv last) {
     sn_em *em = &g->em;
-    const sn_gen_place *p = ps->p;
-    lv shift = sn_em_i(em, ps->at, __builtin_ctz(ps->piece)), units[WORDS];
-    lv first = em_ashr(em, ps->at, shift);
-    lv last = em_ashr(em, em_iadd(em, ps->at, sn_em_i(em, ps->at, ps->wanted * WORD - 1)), shift);
-    if (p->near || (p->inside && p->granule >= ps->piece)) {
-        load_pieces(g, ps, first, last);
-        return;
-    }
-    lv whole = em_lshr(em, p->size, shift), in = em_icmp(em, LLVMIntULT, last, whole);
-    /* Lane 0 of a run that begins inside the vector may lie before the storage. */
-    if (p->early || g->run.start) in = em_and(em, in, em_icmp(em, LLVMIntULT, first, whole));
+    lv units[WORDS];
     LLVMBasicBlockRef block[2] = {sn_em_block(em, "pieces"), sn_em_block(em, "units")};
     LLVMBasicBlockRef join = sn_em_block(em, "vector");
     LLVMBuildCondBr(em->b, in, block[0], block[1]);
     LLVMPositionBuilderAtEnd(em->b, block[0]);
-    load_pieces(g, ps, first, last);
+    load_raw(g, ps, first, last);
+    move_words(g, ps);
     block[0] = LLVMGetInsertBlock(em->b);
     LLVMBuildBr(em->b, join);
     LLVMPositionBuilderAtEnd(em->b, block[1]);
@@ -186,6 +178,47 @@ static void load_words(sn_gen *g, pieces *ps) {
         LLVMAddIncoming(phi, (lv[]){ps->word[i], units[i]}, block, 2);
         ps->word[i] = phi;
     }
+}
+
+/* The same on a GPU, whose threads wait at a use and not at a load: pieces are asked for in front of the test, others where it fails, so that
+ * those of several vectors are under way together. */
+static void load_both(sn_gen *g, pieces *ps, lv in, lv first, lv last) {
+    sn_em *em = &g->em;
+    lv units[WORDS], other = sn_em_i(em, first, ps->p->head ? 1 : 0); /* the first one that is whole */
+    load_raw(g, ps, em_select(em, in, first, other), em_select(em, in, last, other));
+    LLVMBasicBlockRef block[2] = {LLVMGetInsertBlock(em->b), sn_em_block(em, "units")};
+    LLVMBasicBlockRef join = sn_em_block(em, "vector");
+    LLVMBuildCondBr(em->b, in, join, block[1]);
+    LLVMPositionBuilderAtEnd(em->b, block[1]);
+    load_units(g, ps, units);
+    block[1] = LLVMGetInsertBlock(em->b);
+    LLVMBuildBr(em->b, join);
+    LLVMPositionBuilderAtEnd(em->b, join);
+    for (uint32_t i = 0; i < ps->wanted; i++) {
+        lv phi = LLVMBuildPhi(em->b, em->cg->i32, "");
+        LLVMAddIncoming(phi, (lv[]){LLVMGetPoison(em->cg->i32), units[i]}, block, 2);
+        units[i] = phi;
+    }
+    move_words(g, ps);
+    for (uint32_t i = 0; i < ps->wanted; i++) ps->word[i] = em_select(em, in, ps->word[i], units[i]);
+}
+
+static void load_words(sn_gen *g, pieces *ps) {
+    sn_em *em = &g->em;
+    const sn_gen_place *p = ps->p;
+    lv shift = sn_em_i(em, ps->at, __builtin_ctz(ps->piece));
+    lv first = em_ashr(em, ps->at, shift);
+    lv last = em_ashr(em, em_iadd(em, ps->at, sn_em_i(em, ps->at, ps->wanted * WORD - 1)), shift);
+    if (p->near || (p->inside && p->granule >= ps->piece)) {
+        load_raw(g, ps, first, last);
+        move_words(g, ps);
+        return;
+    }
+    lv whole = em_lshr(em, p->size, shift), in = em_icmp(em, LLVMIntULT, last, whole);
+    /* Lane 0 of a run that begins inside the vector may lie before the storage. */
+    if (p->early || g->run.start) in = em_and(em, in, em_icmp(em, LLVMIntULT, first, whole));
+    bool others = g->gpu && p->least >= (int64_t)ps->piece * (ps->n + (p->head ? 1 : 0));
+    (others ? load_both : load_either)(g, ps, in, first, last);
 }
 
 /* Elements of 8 bytes are where they are wanted. */
@@ -230,10 +263,8 @@ static void align_place(sn_gen *g, sn_gen_place *p, uint32_t align) {
     if (align < p->granule) p->granule = align;
 }
 
-/* Bytes, of the index type. */
-static lv storage_size(sn_gen *g, const sn_buf_rec *b) {
-    int64_t all = sn_ix_value(g->m, b->size) * sn_dtype_bytes(b->dtype);
-    return sn_em_ci(g->index, all);
+static int64_t storage_bytes(sn_gen *g, const sn_buf_rec *b) {
+    return sn_ix_value(g->m, b->size) * sn_dtype_bytes(b->dtype);
 }
 
 static sn_gen_place place_of(sn_gen *g, const sn_stmt_rec *s) {
@@ -253,7 +284,8 @@ static sn_gen_place place_of(sn_gen *g, const sn_stmt_rec *s) {
                       .otherwise = mask.i ? sn_gen_val(g, s->in[1]) : NULL,
                       .base = sn_gen_memory_for_good(g, s->buf),
                       .at = em_imul(em, at, sn_em_i(em, at, bytes)),
-                      .size = storage_size(g, b),
+                      .size = sn_em_ci(g->index, storage_bytes(g, b)),
+                      .least = storage_bytes(g, b),
                       .granule = early ? bytes : granule_of(g, e, bytes),
                       .early = early,
                       .inside = whole && !mask.i,
@@ -272,6 +304,20 @@ static lv value_of(sn_gen *g, const sn_gen_place *p, sn_dtype type) {
 
 /* ---- loads of neighbours ---- */
 
+/* A row's test is about the same position, or one that lies before it (interior.c). */
+bool sn_gen_is_near(sn_gen *g, sn_buf buf, sn_ix e, sn_val mask) {
+    const sn_buf_rec *b = sn_buf_get(g->m, buf);
+    int64_t size, behind = PIECE / sn_dtype_bytes(b->dtype) - 1;
+    if (!g->gpu || b->align < PIECE || !sn_ix_is_const(g->m, b->size, &size)) return false;
+    sn_range all = sn_ix_range(g->m, e);
+    if (all.lo >= 0 && all.hi + behind < size) return true;
+    if (!mask.i || g->known[mask.i] != SN_GEN_HOLDS || g->beyond < behind) return false;
+    const sn_stmt_rec *test = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
+    if (test->op != SN_LOP_IN) return false;
+    sn_range away = sn_ix_range(g->m, sn_ix_sub(g->m, e, sn_gen_resolve(g, test->ix)));
+    return away.lo >= 0 && away.hi + sn_ix_range(g->m, sn_gen_resolve(g, test->bound)).hi <= size;
+}
+
 lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv wanted, bool near) {
     sn_em *em = &g->em;
     const sn_buf_rec *b = sn_buf_get(g->m, buf);
@@ -280,7 +326,8 @@ lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv w
     sn_gen_place p = {.mask = wanted,
                       .base = sn_gen_memory_for_good(g, buf),
                       .at = em_imul(em, at, sn_em_i(em, at, bytes)),
-                      .size = storage_size(g, b),
+                      .size = sn_em_ci(g->index, storage_bytes(g, b)),
+                      .least = storage_bytes(g, b),
                       .granule = granule_of(g, first, bytes),
                       .near = near,
                       .early = !near,
@@ -324,6 +371,7 @@ static sn_gen_place pick(sn_gen *g, lv cond, const sn_gen_place *x, const sn_gen
     if (x->head || y->head) p.head = em_select(em, cond, x->head ? x->head : none, y->head ? y->head : none);
     p.mask = y->mask ? em_or(em, cond, y->mask) : NULL;
     p.granule = x->granule < y->granule ? x->granule : y->granule;
+    p.least = x->least < y->least ? x->least : y->least;
     p.early |= x->early;
     p.inside = false;
     p.steady &= x->steady;
