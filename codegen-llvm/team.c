@@ -4,7 +4,8 @@
  *     word[turn][team][state][c]   number of the exchange << 32 | bits of the state of block c (posted.c)
  *
  * A state is one of a row, which the threads x have alike, or, inside of a block.x axis, one of each column of the block, which the
- * threads y do (class outer): word[turn][team][state][column][c].
+ * threads y do (class outer): word[turn][team][state][column][c], or [c][lane][x] where half a warp and more are side by side, so that
+ * neighbours ask for neighbours.
  *
  *     exchange e:   first thread: stores its block's state with number e, turn = e mod 2
  *                   thread x: waits for blocks x, x + X, .. of its team to have number e, and combines them
@@ -50,16 +51,16 @@ void sn_gen_team_end(sn_gen *g) {
 typedef struct exchange {
     sn_gen_words of[SN_GEN_STATES];
     uint32_t n, lanes; /* states; columns of a thread */
-    lv column, sender; /* first column of this thread; its number among the threads that have the same ones */
+    uint32_t columns;  /* of the block */
+    lv x, sender;      /* threads in front of this one that have other columns, of those that have the same ones */
     uint32_t senders;  /* how many those are */
 } exchange;
 
 /* Whose states are exchanged, `lanes` of a thread. */
 static exchange between(sn_gen *g, uint32_t lanes) {
     lv zero = sn_em_ci(g->index, 0), x = g->thread_x, y = g->threads_y > 1 ? g->thread_y : zero;
-    if (!g->in_x) return (exchange){.lanes = 1, .column = zero, .sender = x, .senders = g->threads_x};
-    lv column = em_imul(&g->em, x, sn_em_i(&g->em, x, lanes));
-    return (exchange){.lanes = lanes, .column = column, .sender = y, .senders = g->threads_y};
+    if (!g->in_x) return (exchange){.lanes = 1, .columns = 1, .x = zero, .sender = x, .senders = g->threads_x};
+    return (exchange){.lanes = lanes, .columns = g->threads_x * lanes, .x = x, .sender = y, .senders = g->threads_y};
 }
 
 /* The next exchange, of states of these dtypes. */
@@ -68,7 +69,7 @@ static exchange begin(sn_gen *g, const sn_dtype *dtypes, uint32_t n, uint32_t la
     const sn_cg *cg = em->cg;
     exchange ex = between(g, lanes);
     ex.n = n;
-    uint64_t words = 0, before = 0, columns = g->in_x ? (uint64_t)g->threads_x * lanes : 1;
+    uint64_t words = 0, before = 0, columns = ex.columns;
     for (uint32_t k = 0; k < n; k++) words += sn_dtype_bytes(dtypes[k]) > 4 ? 2 : 1;
     uint64_t each = words * columns * g->cluster;
     lv base = sn_gen_kept(g, 2 * g->teams * each * 8);
@@ -88,8 +89,13 @@ static exchange begin(sn_gen *g, const sn_dtype *dtypes, uint32_t n, uint32_t la
 
 /* The number of a word of a lane's column: that of block `block`. */
 static lv word_of(sn_gen *g, const exchange *ex, uint32_t lane, lv block) {
+    enum { SIDE_BY_SIDE = 16 };
     sn_em *em = &g->em;
-    lv column = em_iadd(em, ex->column, sn_em_i(em, ex->column, lane));
+    if (ex->columns >= SIDE_BY_SIDE * ex->lanes) {
+        lv column = em_iadd(em, ex->x, sn_em_i(em, ex->x, (int64_t)lane * (ex->columns / ex->lanes)));
+        return em_iadd(em, em_imul(em, block, sn_em_i(em, block, ex->columns)), column);
+    }
+    lv column = em_iadd(em, em_imul(em, ex->x, sn_em_i(em, ex->x, ex->lanes)), sn_em_i(em, ex->x, lane));
     return em_iadd(em, em_imul(em, column, sn_em_i(em, column, g->cluster)), block);
 }
 

@@ -77,7 +77,8 @@ static sn_stmt open_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh
         into = sn_put_loop(m, sn_at_end(k, into), r, SN_AXIS_SEQ);
         *row = sn_ix_add(m, *row, sn_ix_scale(m, sn_ix_axis(m, r), at_once));
     }
-    if (sc->teams && sh->rows % at_once) /* all threads of a team agree */
+    if (sc->stages > 1 && blocks > at_once) return into; /* rows_ahead.c */
+    if (sc->teams && sh->rows % at_once)                 /* all threads of a team agree */
         return sn_put_if(m, sn_at_end(k, into), *row, sn_ix_const(m, sh->rows));
     if (y == 1) return into;
     sn_axis ay = sn_axis_new(m, "y", sn_ix_const(m, y));
@@ -99,12 +100,14 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt into = open_rows(cx, k, sh, sc, &row);
-    bool partial = !sc->teams && sh->rows % sc->block_y != 0;
+    bool partial = !sc->teams && sh->rows % sc->block_y != 0, ahead = sc->stages > 1 && sh->rows > sc->teams;
+    bool over = partial || (ahead && sh->rows % sc->teams != 0);
     sn_val mask = {0};
     if (partial) mask = sn_put_in(m, sn_at_end(k, into), row, sn_ix_const(m, sh->rows));
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
-    sn_schedule_subst_outer(cx, &body, sh, partial ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
+    sn_schedule_subst_outer(cx, &body, sh, over ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     uint32_t kept = sc->persistent || sc->shared ? keep_rows(cx, k, sh, into, sc) : 0;
+    if (ahead) sn_schedule_rows_ahead(cx, k, into, row, sh->rows, sc);
     if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc, kept);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);
 }

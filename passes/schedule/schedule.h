@@ -112,6 +112,8 @@ typedef struct sn_row_parts {
     bool twice; /* rows are read twice, and registers are all for that */
     bool ahead; /* of the others, each is under way while the one before it is computed */
 } sn_row_parts;
+/* The copies of the bound row whose number is `row`, in the loop over turns of a team, run one turn ahead (rows_ahead.c). */
+void sn_schedule_rows_ahead(sn_pass_ctx *cx, sn_kern k, sn_stmt turns, sn_ix row, int64_t rows, const sn_sched *sched);
 sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);
 /* Can a row be read by such parts (row_part.c)? */
 bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh);

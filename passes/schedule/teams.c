@@ -31,9 +31,10 @@ static int64_t room_of(const sn_target *t, uint32_t resident) {
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Of reductions, one a warp in two areas (codegen-llvm/block.c), for each of few columns. */
+/* Of reductions, one in two areas (codegen-llvm/block.c) for each column that a warp has. */
 static int64_t slots_of(const sn_team_rows *ro, const sn_sched *sc) {
-    return 2 * (int64_t)(sc->block_x / SN_WARP) * ro->states * (ro->columns ? ro->columns : 1);
+    uint32_t columns = ro->columns ? ro->columns : 1, beside = columns < SN_WARP ? SN_WARP : columns;
+    return 2 * (int64_t)(sc->block_x / beside) * ro->states * columns;
 }
 
 /* Threads by which blocks differ: whole warps; of columns a power of two share one. */
@@ -83,7 +84,8 @@ static bool choose_threads(const sn_target *t, const sn_team_rows *ro, uint32_t 
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
     if (!choose_threads(t, ro, resident, sc)) return false;
     int64_t blocks = at_once(t, resident), piece = (int64_t)sc->block_x * sc->vector;
-    int64_t room = room_of(t, resident) - slots_of(ro, sc), most = room / (piece * ro->kept);
+    int64_t room = (room_of(t, resident) - slots_of(ro, sc)) / (sc->stages ? sc->stages : 1);
+    int64_t most = room / (piece * ro->kept);
     int64_t pieces = sn_ceil_div(ro->reach, piece);
     if (room < 0 || most < 1) return false;
     int64_t least = sc->cluster ? sc->cluster : sn_ceil_div(pieces, most);
@@ -122,6 +124,16 @@ static double count(const sn_target *t, double rows, double teams, double bytes,
     double turns = sn_waves(rows, teams), wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * waits(exchanges);
     if (halves) wait *= SN_TEAM_HALVES / 100.0;
     return turns * (teams * cycles_of(t, bytes) + wait);
+}
+
+/* With the next rows on their way, what blocks wait for costs what memory is idle for once it has brought these, and all of it in the last
+ * turn. */
+static double count_ahead(const sn_target *t, double rows, double teams, double bytes, uint32_t exchanges,
+                          bool halves) {
+    double turns = sn_waves(rows, teams), wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * waits(exchanges);
+    double turn = teams * cycles_of(t, bytes);
+    if (halves) wait *= SN_TEAM_HALVES / 100.0;
+    return turns * (turn + (wait > turn / 2 ? wait - turn / 2 : 0) + SN_TEAM_TURN) + wait;
 }
 
 /* Of what teams read again, the L2 has as much. */
@@ -244,20 +256,35 @@ static void try_parts(sn_sched *best, double *cycles, const sn_target *t, const 
 
 /* ---- choosing ---- */
 
+/* Rows of which a team has room for two: the next one is on its way while it is at work on one. */
+static void try_ahead(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, uint32_t resident,
+                      const sn_sched *sc) {
+    enum { FIRST_SM = 80 };
+    sn_sched one = *sc;
+    if (!one.stages) one.stages = SN_TEAM_STAGES;
+    if (t->sm < FIRST_SM || ro->columns || sc->stages == 1 || (sc->min_blocks && resident != sc->min_blocks)) return;
+    if (!fit(t, ro, resident, &one) || ro->rows <= one.teams) return;
+    better(best, cycles, &one,
+           count_ahead(t, (double)ro->rows, one.teams, (double)ro->kept * (double)ro->reach, ro->exchanges,
+                       ro->kept < SN_WORD) +
+               of_blocks(t, ro, &one));
+}
+
 bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_rows *ro, sn_sched *sc) {
     sn_sched best = {.cls = SN_SCHED_NONE};
     for (uint32_t resident = 1; resident <= SN_SHARED_BLOCKS; resident++) {
         sn_sched one = *sc;
-        if (sc->min_blocks && resident != sc->min_blocks) continue;
+        try_ahead(&best, cycles, t, ro, resident, sc);
+        if ((sc->min_blocks && resident != sc->min_blocks) || sc->stages > 1) continue;
         double bytes = (double)ro->kept * (double)ro->reach;
         if (fit(t, ro, resident, &one))
             better(&best, cycles, &one,
                    count(t, (double)ro->rows, one.teams, bytes, ro->exchanges, ro->kept < SN_WORD) +
                        of_blocks(t, ro, &one));
     }
-    bool several = best.cls != SN_SCHED_NONE && ro->rows > best.teams;
+    bool several = best.cls != SN_SCHED_NONE && ro->rows > best.teams, whole = sc->stages > 1;
     for (uint32_t resident = SN_TEAM_PART_BLOCKS; resident <= SN_SHARED_BLOCKS; resident++)
-        if ((several || best.cls == SN_SCHED_NONE) && (!sc->min_blocks || resident == sc->min_blocks))
+        if (!whole && (several || best.cls == SN_SCHED_NONE) && (!sc->min_blocks || resident == sc->min_blocks))
             try_parts(&best, cycles, t, ro, resident, sc);
     if (best.cls == SN_SCHED_NONE) return false;
     *sc = best;
@@ -276,6 +303,11 @@ bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
         double cycles = count(t, (double)rows, (double)teams, (double)bytes, need->exchanges, false);
         if (cycles * SN_TEAM_BETTER < instead * 100) return true;
     }
+    if (2 * bytes <= room && rows > 1) {
+        double teams = (double)lesser(rows, room / (2 * bytes));
+        double cycles = count_ahead(t, (double)rows, teams, (double)bytes, need->exchanges, false);
+        if (cycles * SN_TEAM_BETTER < instead * 100) return true;
+    }
     if (!need->again || rows >= t->units) return false;
     /* What is read three times, in one turn of all teams: they wait twice in each. */
     for (int64_t teams = need->again > 1 ? rows : 1; teams <= rows; teams++) {
@@ -288,6 +320,10 @@ bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
 }
 
 sn_status sn_schedule_check_teams(const sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
+    if (sc->cls == SN_SCHED_INNER && (sc->stages > SN_MAX_PIPE || (sc->stages > 1 && !sc->teams)))
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's stages=%u are rows of a team, %d at most%s",
+                       sn_kern_get(cx->m, k)->name, sc->stages, SN_MAX_PIPE, sc->teams ? "" : ": teams is missing");
     if (!sc->teams || sn_sched_cluster(sc) > 1) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                    "kernel %s: the schedule's teams=%u are of one block each: cluster is missing",
