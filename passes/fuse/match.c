@@ -386,13 +386,14 @@ static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a
     return sn_team_pays(cx->target, &(sn_team_need){rows, row, exchanges, again});
 }
 
-/* Do whole columns of both stay on the chip (passes/schedule/outer_keep.c), few as they are? */
-static bool columns_stay(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_a,
-                         const sn_access_list *in_b, int64_t columns, int64_t elements) {
+/* Do whole columns of both stay on the chip (passes/schedule/outer_keep.c), few as they are, or would it be dear to keep them, many as they are? */
+typedef bool (*of_columns)(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes);
+static bool columns_are(of_columns what, const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_a,
+                        const sn_access_list *in_b, int64_t columns, int64_t elements) {
     if (columns <= 0 || !mt->vertical || !mt->shared) return false;
     int64_t along = columns_beside(mt, cx->m, in_b);
     int64_t bytes = sn_ceil_div(bytes_of_both(cx->m, in_a, in_b), columns);
-    return sn_columns_stay(cx->target, columns, along, elements, bytes);
+    return what(cx->target, columns, along, elements, bytes);
 }
 
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
@@ -430,7 +431,9 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
     bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
     bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
-    ok |= team || (inner && threads_share(cx, rows)) || (!inner && columns_stay(mt, cx, in_a, in_b, rows, row));
+    if (!inner) ok |= columns_are(sn_columns_stay, mt, cx, in_a, in_b, rows, row);
+    if (!inner && is_of_softmax(m, a, &mt->a)) ok &= !columns_are(sn_columns_dear, mt, cx, in_a, in_b, rows, row);
+    ok |= team || (inner && threads_share(cx, rows));
     if (!ok) mt->why_not = "too few common iterations to fill the device";
     if (ok && turns_rows(mt, cx, in_b, row_b)) mt->why_not = "one of them turns what it reads", ok = false;
     return ok;

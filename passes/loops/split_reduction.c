@@ -157,10 +157,12 @@ static int64_t columns_of_block(const cut *c) {
     uint32_t least = c->columns.bytes, states = 0;
     for (uint32_t k = 0; k < r->n_results; k++)
         states += sn_dtype_bytes(sn_val_get(c->m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
-    if (!c->outer.n || (states > SN_FULL_STATES && least != 1)) return SN_SPLIT_COLUMNS;
+    bool few_lanes = states > SN_FULL_STATES && least != 1;
+    if (!c->outer.n || (few_lanes && least < sizeof(double))) return SN_SPLIT_COLUMNS;
     if (!least) sn_nest_bytes_along(c->m, c->nest, sn_stmt_axis(c->m, c->outer.at[c->outer.n - 1]), &least);
     uint32_t lanes = sn_least(sn_widest_alone(c->cx, least), sn_pow2_divisor(columns_of(c)));
     if (least == 1 && states > 1) lanes = sn_least(lanes, SN_WIDENED_LANES);
+    if (least == sizeof(double) && lanes > 1) return lanes * SN_COLUMN_THREADS;
     return lanes * SN_COLUMN_THREADS > SN_SPLIT_COLUMNS ? lanes * SN_COLUMN_THREADS : SN_SPLIT_COLUMNS;
 }
 

@@ -158,6 +158,13 @@ static void join_columns(const sn_target *t, const sn_schedule_shape *sh, const 
         sc->block_x *= 2;
 }
 
+/* Blocks that are parts (split_reduction.c) are as many as begin together: they have to have the registers for it. */
+static void begin_together(const sn_target *t, const sn_schedule_shape *sh, sn_sched *sc) {
+    int64_t each = sn_ceil_div(blocks_of(sh, sc), t->units), threads = (int64_t)sc->block_x * sc->block_y;
+    if (sc->min_blocks || each < 2 || each > SN_SPLIT_COLUMN_BLOCKS) return;
+    if (each * threads <= SN_COLUMN_BEGIN) sc->min_blocks = (uint32_t)each;
+}
+
 static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
@@ -183,6 +190,7 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (!sc->block_y) choose_rows(t, sh, co, sc);
     if (even) even_turns(t, sh, co, sc);
     if (!sc->unroll) sc->unroll = steps_together(t, sh, co, sc);
+    if (even && t->is_gpu && sh->n_nests == 1) begin_together(t, sh, sc);
 }
 
 static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {

@@ -113,7 +113,7 @@ static double cost_of(const keeper *ke, const tile *ti) {
     bool at_once = all < 1 && !ti->shared; /* all there is: no more could be in flight */
     double late = !at_once && flight * SN_FLIGHT_ENOUGH < ke->needed * 100 ? ke->needed / flight : 1;
     double cost = (double)(ti->steps * ti->y * ti->cluster) / (double)ke->sh->max_count * waves * late;
-    if (ti->cluster > 1) cost *= SN_COLUMNS_CLUSTER / 100.0;
+    if (ti->cluster > 1) cost *= (ke->values > 1 ? SN_COLUMNS_TOGETHER : SN_COLUMNS_CLUSTER) / 100.0;
     cost *= 1 + SN_COLUMNS_ALONE / 100.0 * (ke->is_short ? 2 : ke->values) / (r * r);
     if (ti->shared) cost *= SN_COLUMNS_SHARED / 100.0;
     if (r * threads < SN_IDLE_THREADS) cost *= 1 + SN_COLUMNS_FEW / 100.0 * (SN_IDLE_THREADS / (r * threads) - 1);
@@ -248,10 +248,30 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     return true;
 }
 
+/* Of columns side by side that are so wide, or of all there are. */
+static int64_t tile_bytes(int64_t wide, int64_t along, int64_t elements, int64_t bytes) {
+    int64_t line = sn_ceil_div(wide * elements, bytes);
+    return sn_mul_clamped(along < line ? along : line, bytes);
+}
+
 bool sn_columns_stay(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes) {
     if (!t->is_gpu || columns <= 0 || along <= 0 || elements <= 0 || bytes <= 0) return false;
-    int64_t line = sn_ceil_div(SN_LINE * elements, bytes), wide = along < line ? along : line;
-    int64_t tile = sn_mul_clamped(wide, bytes), room = t->shared_bytes / 2;
-    int64_t blocks = sn_mul_clamped(columns / wide, sn_ceil_div(tile, room));
+    int64_t tile = tile_bytes(SN_LINE, along, elements, bytes), room = t->shared_bytes / 2;
+    int64_t blocks = sn_mul_clamped(columns / (tile / bytes), sn_ceil_div(tile, room));
     return tile <= room * t->cluster && blocks >= t->units;
+}
+
+/* A block may keep half a line, and a cluster lines, each of them a sector more where rows begin anywhere. Of f64 exponentials that are kept are not
+ * computed again (stage.c). */
+bool sn_columns_dear(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes) {
+    enum { READINGS = 3, HALF = SN_LINE / 2 };
+    int64_t room = t->shared_bytes / 2;
+    if (!t->is_gpu || columns <= 0 || along <= 0 || elements <= 0 || bytes <= 0) return false;
+    if (bytes / elements > SN_WORD || along * (bytes / elements) % SN_SECTOR == 0) return false;
+    if (tile_bytes(SN_LINE, along, elements, bytes) <= room) return false;
+    bool block = tile_bytes(HALF, along, elements, bytes) <= room;
+    double cost = (block ? SN_COLUMNS_SECTOR : SN_COLUMNS_TOGETHER) / 100.0 * SN_COLUMNS_SHARED / 100.0;
+    cost *= 1 + (double)SN_SECTOR / (block ? HALF : SN_LINE);
+    double copy = 2.0 * (double)columns * (double)bytes / (t->units * (double)t->cycle_bytes);
+    return copy * (cost - READINGS / 2.0) > SN_TEAM_AGAIN;
 }

@@ -22,5 +22,7 @@ bool sn_columns_for_team(const sn_target *t, int64_t along, uint32_t bytes);
 /* Has a block or a cluster room for whole columns, a line of them side by side, and are they enough to fill the device? `along` of
  * the columns lie side by side; bytes: of the elements of one that are read again. */
 bool sn_columns_stay(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes);
+/* Does a kernel that keeps such columns take longer than three that read them once more? */
+bool sn_columns_dear(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes);
 
 #endif
