@@ -82,8 +82,21 @@ static void butterfly(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width)
     }
 }
 
+/* Truths of all lanes of a warp are one instruction. */
+static bool is_vote(const sn_gen_states *st, const lv *x, uint32_t width) {
+    bool truths = st->combs[0] == SN_COMB_ANY || st->combs[0] == SN_COMB_ALL;
+    return width == WARP && st->n == 1 && truths && sn_em_lanes(x[0]) == 1;
+}
+
+static void vote(sn_gen *g, sn_comb comb, lv *x) {
+    lv args[2] = {sn_gen_c32(g, UINT32_MAX), *x};
+    const char *name = comb == SN_COMB_ANY ? "llvm.nvvm.vote.any.sync" : "llvm.nvvm.vote.all.sync";
+    *x = sn_em_call(&g->em, name, NULL, args, 2);
+}
+
 void sn_gen_warp_reduce(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t width) {
-    if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
+    if (is_vote(st, x, width)) vote(g, st->combs[0], x);
+    else if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
         sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly, width);
     else butterfly(g, st, x, width);
 }

@@ -302,10 +302,10 @@ static int64_t room_of(const sn_attend *a, const sn_sched *sc, uint32_t queries)
     return halves * sn_dtype_bytes(SN_BF16) + loaded;
 }
 
-/* Beside them two copies of results, so that one is stored while the next one is made. */
+/* Beside them two copies of results, or of halves of them, so that one is stored while the next one is made. */
 static bool has_room_for_two(const sn_attend *a, const sn_sched *sc, uint32_t queries) {
     int64_t results = (int64_t)sc->tile_m * sn_attend_padded(a->c.n) * sn_dtype_bytes(SN_BF16);
-    return room_of(a, sc, queries) + 2 * results + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes;
+    return room_of(a, sc, queries) + results + SN_PRODUCT_SPARE <= sn_contract_shared_bytes(a->cx->target, sc);
 }
 
 uint32_t sn_attend_queries(const sn_attend *a, const sn_sched *sc) {
@@ -314,17 +314,16 @@ uint32_t sn_attend_queries(const sn_attend *a, const sn_sched *sc) {
 
 int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) { return room_of(a, sc, sn_attend_queries(a, sc)); }
 
-/* Registers of a thread: sums of its rows, scores, weights, what f loads, and what addresses and rows take. */
+/* Registers of a thread: sums of its rows, scores, weights, what f loads and computes, and what addresses and rows
+ * take. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
-    enum { OTHERS = 32 };
+    enum { OTHERS = 32, OF_SPECIALS = 16 };
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
     int64_t scores = rows * sc->tile_n / threads;
     int64_t loaded = scores * sn_attend_loaded(a, false) / sn_dtype_bytes(SN_F32);
-    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + OTHERS;
+    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + OTHERS +
+           (a->specials > 0 ? OF_SPECIALS : 0);
 }
-
-/* What a thread that computes has when one warpgroup copies (codegen-llvm/kernel.c). */
-static int64_t registers_of(uint32_t groups) { return groups == 1 ? 255 : groups == 2 ? 240 : 160; }
 
 /* Tiles of keys that all rows see alike; 0: masks say how many. */
 static int64_t tiles_of(const sn_attend *a, const sn_sched *sc) {
@@ -353,56 +352,97 @@ static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
     return split == 1 || (!sc->persistent && tiles && (split - 1) * sn_ceil_div(tiles, split) < tiles);
 }
 
+/* Of a thread that computes. */
+static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
+
 static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     enum { WIDEST = 256, GROUPS = 3 };
     const sn_mma_info *mma = &sn_mmas[a->mma];
     uint32_t groups = sc->block_x / mma->threads;
     if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
     if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
-    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > registers_of(groups)) return false;
-    return sn_attend_room(a, sc) + SN_PRODUCT_SPARE <= (int64_t)a->cx->target->shared_bytes && can_be_shared(a, sc);
+    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > most_registers(sc)) return false;
+    if (sn_attend_room(a, sc) + SN_PRODUCT_SPARE > sn_contract_shared_bytes(a->cx->target, sc)) return false;
+    return can_be_shared(a, sc);
 }
 
-/* Cycles of the products of a tile, and of its weights. */
+/* Blocks that share a multiprocessor. */
+static double beside(const sn_sched *sc) { return sc->min_blocks > 1 ? sc->min_blocks : 1; }
+
+static double channels_of(const sn_attend *a) {
+    return (double)(sn_attend_padded(a->depth) + sn_attend_padded(a->c.n));
+}
+
+/* Cycles of a multiprocessor for the products of a tile, and for its weights, of all its blocks. */
 static double products_of(const sn_attend *a, const sn_sched *sc) {
-    double channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(a->c.n));
-    return (double)sc->tile_m * sc->tile_n * channels / sn_mmas[a->mma].rate;
+    return beside(sc) * sc->tile_m * sc->tile_n * channels_of(a) / sn_mmas[a->mma].rate;
 }
 
 static double weights_of(const sn_attend *a, const sn_sched *sc) {
     double one = SN_ATTEND_WEIGHT / 100.0 + a->specials / a->cx->target->special;
-    return (double)sc->tile_m * sc->tile_n * one;
+    return beside(sc) * sc->tile_m * sc->tile_n * one;
 }
 
-/* Warpgroups do well to give their products in turn where weights take longer than those, so that they are what is to be
- * overlapped; not where what f loads, or keys of few rows, are waited for as well. */
+/* Cycles of a tile of keys for what a warpgroup waits for, and others do not hide. Where products and weights take about as
+ * long, and groups are not in step, each of the others on the multiprocessor hides as much. */
+static double waits_of(const sn_attend *a, const sn_sched *sc) {
+    const double EVEN = 0.6;
+    double others = beside(sc) * sc->block_x / sn_mmas[a->mma].threads - 1;
+    bool apart = sc->turns || beside(sc) > 1;
+    if (!apart || a->specials || weights_of(a, sc) < EVEN * products_of(a, sc)) return SN_ATTEND_TILE;
+    return SN_ATTEND_TURN / (others > 1 ? others : 1);
+}
+
+/* Warpgroups do well to give their products in turn where weights take half as long as those at least, so that they are
+ * worth overlapping; not where what f loads, or keys of few rows, are waited for as well. */
 static bool has_turns(const sn_attend *a, const sn_sched *sc) {
     bool several = sc->block_x > sn_mmas[a->mma].threads && a->c.k > sc->tile_n && sc->split == 1;
-    return several && !a->n_loads && weights_of(a, sc) >= products_of(a, sc);
+    return several && !a->n_loads && 2 * weights_of(a, sc) >= products_of(a, sc);
+}
+
+/* Bytes that boxes bring for a tile of keys, of all blocks on a multiprocessor. */
+static double brought_of(const sn_attend *a, const sn_sched *sc) {
+    double halves = channels_of(a) * sn_dtype_bytes(SN_BF16), loaded = (double)sc->tile_m * sn_attend_loaded(a, true);
+    return beside(sc) * sc->tile_n * (halves + loaded);
+}
+
+/* Cycles for the tiles of keys that masks cut, of a tile of rows: others are not tested. */
+static double cuts_of(const sn_attend *a, const sn_sched *sc) {
+    double tiles = sn_waves(sc->tile_m, sc->tile_n) * a->n_masks;
+    return beside(sc) * tiles * sc->tile_m * sc->tile_n * SN_ATTEND_MASK / 100;
+}
+
+/* Cycles in which a tile of rows begins and stores. */
+static double begin_of(const sn_attend *a, const sn_sched *sc, bool waits) {
+    double groups = sc->block_x / sn_mmas[a->mma].threads;
+    if (sn_attend_queries(a, sc) < 2) return SN_ATTEND_BLOCK;
+    if (beside(sc) > 1) return SN_ATTEND_NEXT_APART;
+    bool ahead = sc->stages > 2 && a->c.k > sc->tile_n && !waits;
+    return groups * SN_ATTEND_NEXT - (ahead ? SN_ATTEND_AHEAD : 0);
 }
 
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
- * warpgroups do meanwhile; more where few registers are left to do so. Few rows wait for keys from memory, and the last
- * block of those that share them for what each part has left. */
+ * warpgroups do meanwhile; more where few registers are left to do so. Keys come from the cache, for each block that is on a
+ * multiprocessor. Few rows wait for them from memory, and the last block of those that share them for what each part has
+ * left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
-    double m = sc->tile_m, n = sc->tile_n, channels = (double)(sn_attend_padded(a->depth) + sn_attend_padded(c->n));
     double products = products_of(a, sc), weights = weights_of(a, sc);
     double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
     int64_t pressed = registers(a, sc) - SN_ATTEND_EASY;
-    double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + (sc->turns ? SN_ATTEND_TURN : SN_ATTEND_TILE);
+    double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + waits_of(a, sc);
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
-    double bytes = n * channels * sn_dtype_bytes(SN_BF16), brought = bytes / a->cx->target->cycle_bytes;
     bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
-    if (waits && brought > tile) tile = brought;
-    double units = a->cx->target->units, blocks = (double)c->batch * sn_waves((double)c->m, m);
+    double brought = brought_of(a, sc) / (waits ? a->cx->target->cycle_bytes : SN_ATTEND_CACHE);
+    if (brought > tile) tile = brought;
+    double units = a->cx->target->units * beside(sc), blocks = (double)c->batch * sn_waves((double)c->m, sc->tile_m);
     double turns = blocks > units ? blocks / units : 1;     /* of different lengths, or begun when others end */
     if (waits) turns = sn_waves(blocks * sc->split, units); /* all of one length */
     double keys = tiles_seen(a, sc), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
-    double begin = sn_attend_queries(a, sc) > 1 ? SN_ATTEND_NEXT : SN_ATTEND_BLOCK;
-    if (sc->persistent && a->n_masks) turns *= sn_attend_excess(a, sc);
+    /* Where a block has more to do than others, those beside it leave it the multiprocessor. */
+    if (sc->persistent && a->n_masks) turns *= 1 + (sn_attend_excess(a, sc) - 1) / beside(sc);
     if (sc->split > 1) keys = sn_waves(keys, sc->split);
-    return turns * (keys * tile + begin) + join;
+    return turns * (keys * tile + cuts_of(a, sc) + begin_of(a, sc, waits)) + join;
 }
 
 /* Blocks do several tiles one after the other: q of the next one comes while this one's results are stored. Of tiles
@@ -436,7 +476,8 @@ static uint32_t parts_of(const sn_attend *a, const sn_sched *sc) {
     return best;
 }
 
-static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys, uint32_t stages) {
+static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t blocks, uint32_t keys,
+                         uint32_t stages) {
     const sn_mma_info *mma = &sn_mmas[a->mma];
     sn_sched sc = *pinned;
     sc.cls = SN_SCHED_ATTEND;
@@ -444,6 +485,7 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     if (!sc.block_x) sc.block_x = sc.tile_m / mma->m * mma->threads;
     if (!sc.tile_n) sc.tile_n = keys;
     if (!sc.stages) sc.stages = stages;
+    if (!pinned->cls && blocks > 1) sc.min_blocks = blocks;
     if (!sc.split) sc.split = parts_of(a, &sc);
     if (!pinned->cls) sc.turns = has_turns(a, &sc);
     if (!pinned->cls) sc.persistent = sc.split == 1 && is_persistent(a, &sc);
@@ -476,9 +518,24 @@ static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
     return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }
 
+/* Headers for a block of so many warpgroups, of which so many blocks share a multiprocessor. Those begin and end under
+ * each other's tiles, and have their queries early; several of one warpgroup, that of two each have no registers. */
+static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, const sn_sched *pinned, uint32_t groups,
+                       uint32_t blocks) {
+    enum { MOST_KEYS = 256, MOST_STAGES = 4 };
+    uint32_t step = sn_mmas[a->mma].k;
+    for (uint32_t keys = MOST_KEYS; keys > step; keys -= step)
+        for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
+            sn_sched sc = complete(a, pinned, groups, blocks, keys, stages);
+            if (!is_possible(a, &sc)) continue;
+            if (blocks > 1 && (sn_attend_queries(a, &sc) < 2 || !is_many(a, &sc))) continue;
+            sn_attend_rank(list, cost, a->cx->scratch, &sc, cycles(a, &sc));
+        }
+}
+
 sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                         const sn_sched *pinned) {
-    enum { MOST_GROUPS = 3, MOST_KEYS = 256, MOST_STAGES = 4 };
+    enum { MOST_GROUPS = 3, MOST_BLOCKS = 3 };
     sn_attend a;
     const char *why_not;
     double cost[SN_ATTEND_HEADERS];
@@ -488,11 +545,8 @@ sn_status sn_schedule_attend_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     int64_t high = sn_ceil_div(a.c.m, sn_mmas[a.mma].m);
     uint32_t most = high < MOST_GROUPS && !pinned->cls ? (uint32_t)high : MOST_GROUPS;
     for (uint32_t groups = most; groups > 0; groups--)
-        for (uint32_t keys = MOST_KEYS; keys > sn_mmas[a.mma].k; keys -= sn_mmas[a.mma].k)
-            for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
-                sn_sched sc = complete(&a, pinned, groups, keys, stages);
-                if (is_possible(&a, &sc)) sn_attend_rank(&list, cost, cx->scratch, &sc, cycles(&a, &sc));
-            }
+        for (uint32_t blocks = 1; blocks <= (groups > 1 || pinned->cls ? 1 : MOST_BLOCKS); blocks++)
+            rank_tiles(&list, cost, &a, pinned, groups, blocks);
     if (list.n && !pinned->cls && !is_worth(&a, &list.at[0], cost[0])) return SN_OK;
     for (uint32_t i = 0; i < list.n; i++)
         if (sn_attend_fits(&why_not, &a, &list.at[i])) sn_schedule_propose(out, cx, &list.at[i]);

@@ -14,6 +14,8 @@ typedef struct sn_attend_binding {
     sn_mma_operand q, key, v; /* what boxes bring */
     sn_buf s, p;              /* scores, then weights; those as a fragment */
     sn_buf most, factor, shift, grown, part, total;
+    sn_buf limit,
+        below; /* of a maximum that is lazy: bits of a score that is large; whether those of a thread are below */
     sn_buf loaded[SN_MOST_LOADS];
     sn_buf parts[3];         /* maximum, total and sums of rows, of each part, where several blocks share the keys */
     sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
@@ -55,6 +57,9 @@ void sn_attend_put_function(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_masks(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_most(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_weights(sn_attend_binding *o, sn_cursor at);
+/* Weights as a fragment of the second product; sums as much larger as the maximum. */
+void sn_attend_put_fragment(sn_attend_binding *o, sn_cursor at);
+void sn_attend_put_growth(sn_attend_binding *o, sn_cursor at);
 /* Behind all keys: totals of rows, and their maximum as scores have it. */
 void sn_attend_put_totals(sn_attend_binding *o, sn_cursor at);
 

@@ -21,10 +21,10 @@ int64_t sn_attend_tiles_at(const sn_attend *a, const sn_sched *sc, int64_t row) 
 }
 
 /* Products of a batch whose keys and values stay in the cache together. */
-static int64_t at_once(const sn_attend *a) {
+static int64_t at_once(const sn_attend *a, const sn_sched *sc) {
     const sn_contraction *c = &a->c;
     int64_t bytes = c->k * (a->depth + c->n) * sn_dtype_bytes(sn_stmt_get(a->m, a->key)->dtype);
-    int64_t n = (int64_t)a->cx->target->cache_bytes / 2 / (bytes ? bytes : 1);
+    int64_t n = (int64_t)a->cx->target->cache_bytes / (sc->persistent ? 8 : 2) / (bytes ? bytes : 1);
     if (n > c->batch) n = c->batch;
     while (n > 1 && c->batch % n) n--;
     return n > 1 ? n : 1;
@@ -53,7 +53,8 @@ static double longest(const sn_attend_order *o, const int64_t *keys, bool pairs,
 
 /* Pairs, or in order: whatever ends earlier. */
 static void choose(sn_attend_order *o, const sn_attend *a, const sn_sched *sc) {
-    const double BEGIN = 2; /* tiles of keys, in which it begins and stores */
+    const double BEGIN = 2;    /* tiles of keys, in which it begins and stores */
+    const double DRIFT = 1.05; /* in order, blocks come apart, and keys go from the cache */
     bool can = o->group * o->down % 2 == 0;
     int64_t *keys = SN_NEWN(a->cx->scratch, int64_t, o->down);
     double all = 0;
@@ -61,7 +62,7 @@ static void choose(sn_attend_order *o, const sn_attend *a, const sn_sched *sc) {
         keys[i] = sn_attend_tiles_at(a, sc, (o->down - 1 - i) * sc->tile_m);
         all += (double)keys[i] + BEGIN;
     }
-    double plain = longest(o, keys, false, BEGIN), paired = can ? longest(o, keys, true, BEGIN) : plain;
+    double plain = DRIFT * longest(o, keys, false, BEGIN), paired = can ? longest(o, keys, true, BEGIN) : plain;
     double mean = all * (double)a->c.batch / (double)o->blocks;
     o->pairs = paired < plain;
     o->excess = (o->pairs ? paired : plain) / mean;
@@ -74,7 +75,7 @@ void sn_attend_order_find(sn_attend_order *out, const sn_attend *a, const sn_sch
     o.all = o.blocks = a->c.batch * o.down;
     if (sc->persistent && o.all > units) o.blocks = units;
     if (a->n_masks) o.grows = sn_attend_tiles_at(a, sc, (o.down - 1) * sc->tile_m) > sn_attend_tiles_at(a, sc, 0);
-    if (o.grows) o.group = at_once(a);
+    if (o.grows) o.group = at_once(a, sc);
     if (o.grows && o.blocks < o.all && o.all <= MOST) choose(&o, a, sc);
     else o.pairs = o.grows && o.blocks < o.all && o.group * o.down % 2 == 0;
     *out = o;
