@@ -47,9 +47,49 @@ typedef struct sn_window_bands {
     int64_t elements, weights;     /* of the image and the bands of a step, in shared memory */
 } sn_window_bands;
 
+/* ---- window_bands.c ---- */
+
 bool sn_window_bands_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                           const sn_schedule_shape *sh);
 /* The parts of a header; false: there are none. */
 bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc);
+/* Pieces of so many elements at most that memory has aligned for all lines, with what stands in front of them. */
+void sn_window_bands_find_piece(sn_window_bands *b, int64_t most);
+/* Bytes that memory moves once. */
+double sn_window_bands_memory(const sn_window *w);
+/* Cycles of what would be chosen else; 0: nobody knows. */
+sn_status sn_window_bands_other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned);
+
+/* ---- window_bands_bind.c ---- */
+
+typedef struct sn_bands_binding {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_window_bands b;
+    sn_ix plane;           /* number of the plane */
+    sn_ix turn;            /* which steps of the sum are at hand */
+    sn_ix row, column;     /* first window of the block along both */
+    sn_buf image, weights; /* in shared memory */
+    sn_buf acc;
+    sn_val inside; /* of what is copied: is it of a step at hand? None: it is */
+    sn_mma_nest nest;
+    uint32_t n_vals; /* that the module had */
+} sn_bands_binding;
+
+/* What threads do in their turns, which may be more than n. */
+int64_t sn_bands_in_turns(const sn_bands_binding *b, int64_t n);
+/* The number of what a thread *x does. */
+sn_ix sn_bands_open_turns(sn_ix *x, sn_bands_binding *b, sn_cursor *at, int64_t n);
+/* At plane number `plane` and step number `step` of what is summed besides taps. */
+void sn_bands_start_copier(sn_bands_binding *b, sn_contraction_copier *c, sn_cursor at, sn_ix plane, sn_ix step);
+/* The half that v was widened from. */
+sn_val sn_bands_put_half(sn_bands_binding *b, sn_contraction_copier *c, sn_val v);
+/* The element is 0 outside of the lines of the block, of the places that windows have, and where its own mask says so. */
+sn_val sn_bands_put_element(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane);
+/* The copier's loops are at tap number `row` and at the tap of place `place` of windows, where the mask that is returned holds. */
+sn_val sn_bands_put_taps(sn_bands_binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place);
+void sn_bands_put_zeros(sn_bands_binding *b, sn_cursor at);
 
 #endif

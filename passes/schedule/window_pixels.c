@@ -1,0 +1,253 @@
+/* window_pixels.c: class window of the pass `schedule`, with `pixels`: windows of halves over several channels, as convolutions
+ * with groups have, by matrix instructions whose rows are pixels (window_pixels.h).
+ *
+ * The image lies as [N, C, H, W]. Threads load a few neighbours of eight channels, and store them pixel by pixel: so each element comes
+ * from memory once, is turned once, and no copy with channels innermost is made in memory. Joined groups would multiply zeros; an
+ * instruction takes 16 steps, which are two pixels of eight channels.
+ *
+ * Legality: as of bands (window_bands.c).
+ *
+ * Counts cycles as they do, and is chosen where they are fewer than for all that would be chosen else.
+ */
+#include "passes/schedule/window_pixels.h"
+
+#include "passes/schedule/figures.h"
+#include "passes/schedule/schedules.h"
+
+#include <stdlib.h>
+
+enum { MOST_PIECE = 2, MOST_PARTS = 4, MOST_SIDE = 8, MOST_BLOCKS = 8, MOST_WARPS = 8, BLOCK_ROWS = 16, BANKS = 16 };
+
+/* Eights of planes side by side that have the same elements; all of those of a group, if they are few. */
+static int64_t find_side(sn_window_bands *b) {
+    int64_t all = b->w.n_planes / b->images, side = 0;
+    for (int64_t n = 1; n <= MOST_SIDE && b->w.shares; n++)
+        if (all % (n * SN_BAND) == 0 && sn_window_plane_stride(&b->w, n * SN_BAND) == 0) side = n;
+    return side;
+}
+
+bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                           const sn_schedule_shape *sh) {
+    sn_window_bands *b = &p->b;
+    *p = (sn_window_pixels){.parts = 0};
+    if (!sn_window_bands_find(b, why_not, cx, k, sh)) return false;
+    *why_not = "pixels are of eight channels, or a few eights, whose results are eight each";
+    if (b->w.steps % SN_BAND || b->w.steps > MOST_PARTS * SN_BAND) return false;
+    p->parts = b->w.steps / SN_BAND;
+    b->alike = find_side(b);
+    if (!b->alike) return false;
+    sn_window_bands_find_piece(b, MOST_PIECE);
+    b->first = -b->lead;
+    b->run = sn_ceil_div(b->reach * SN_BAND, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
+    return true;
+}
+
+bool sn_schedule_window_pixels_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_window_pixels p;
+    return cx->target->is_gpu && sh && sn_window_pixels_find(&p, why_not, cx, k, sh);
+}
+
+/* ---- headers ---- */
+
+/* Pixels of a line; the last ones may be those that the next line begins with. Lines of whole eights have their parts in registers for the
+ * next row of taps, which is worth a few pixels. */
+static int64_t pixels_of(const sn_window_bands *b, int64_t columns) {
+    int64_t zeros = columns == b->w.column.windows ? b->zeros : 0, n = columns + b->lead + b->reach - 1 - zeros;
+    if (n < columns + b->lead) n = columns + b->lead;
+    int64_t whole = sn_ceil_div(n, SN_BAND) * SN_BAND, least = sn_ceil_div(n, b->piece) * b->piece;
+    return 4 * least < 3 * whole ? least : whole;
+}
+
+static bool divides_all(const sn_window_bands *b, int64_t n) {
+    return b->columns % n == 0 && b->w.column.windows % n == 0;
+}
+
+bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
+    sn_window_bands *b = &p->b;
+    const sn_window *w = &b->w;
+    int64_t warps = sc->block_x / SN_WARP;
+    b->rows = sc->tile_m, b->columns = sc->tile_n, b->planes = sc->tile_k, b->threads = sc->block_x;
+    b->blocks = sc->unroll;
+    if (!b->rows || !b->columns || !b->planes || !b->blocks || !warps || sc->block_x % SN_WARP) return false;
+    if (b->rows > w->row.windows || b->columns > w->column.windows || b->images % b->planes) return false;
+    if (b->columns < w->column.windows && b->columns % SN_BAND) return false;
+    b->groups = pixels_of(b, b->columns);
+    b->lines = sn_window_places(&w->row, b->rows);
+    p->all = warps * b->blocks * BLOCK_ROWS;
+    if (p->all < b->rows * b->groups) return false;
+    b->side = SN_BANDS_SUMS / (b->blocks * 4);
+    if (b->side > b->alike) b->side = b->alike;
+    while (b->side > 1 && b->alike % b->side) b->side--;
+    if (b->side < 1) return false;
+    int64_t pixels = p->all - 1 + (w->row.taps - 1) * llabs(w->row.dilation) * b->groups + b->run / SN_BAND;
+    b->elements = sn_ceil_div(pixels, b->groups) * b->groups * SN_BAND;
+    b->weights = b->side * SN_BAND * b->run * w->row.taps;
+    b->at_hand = w->steps;
+    p->sums = sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
+    for (p->wide = SN_BAND; p->wide > 1 && !divides_all(b, p->wide);) p->wide /= 2;
+    b->grid[0] = b->images / b->planes, b->grid[1] = w->n_planes / b->images / (b->side * SN_BAND);
+    b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
+    return true;
+}
+
+static double most(double a, double b) { return a > b ? a : b; }
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* Shared memory: images and weights as halves, sums of eight planes. */
+static double bytes_of(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double halves = (double)(p->parts * (b->elements + b->weights)) * sn_dtype_bytes(b->half);
+    return halves + (double)(SN_BAND * p->sums) * sn_dtype_bytes(SN_F32);
+}
+
+/* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
+static double loaded(const sn_window_bands *b) {
+    double lines = (double)(b->blocks * BLOCK_ROWS) / (double)b->groups, taps = (double)b->w.row.taps;
+    bool again = b->groups % SN_BAND || lines < 1;
+    return again ? 1 : (lines + taps - 1) / (lines * taps);
+}
+
+/* Instructions of a warp that multiply for an image. */
+static double products_of(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    return (double)(p->parts * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k));
+}
+
+/* Of all threads for an image. */
+static double instructions(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double turned = (double)(p->parts * b->elements) / (double)(SN_BAND * b->piece);
+    double results = (double)(b->side * SN_BAND * b->rows * b->columns), sums = (double)(b->side * SN_BAND * p->all);
+    double issued = turned * (double)(SN_PIXELS_TURN + (2 * b->piece + 1) * SN_BAND);
+    issued += (double)(p->parts * b->weights) * SN_BANDS_WEIGHT / (double)b->planes;
+    issued += 2 * sums + results / (double)p->wide * SN_WINDOW_PASS + results * (1 + b->w.rest_ops);
+    return issued + (double)b->threads * SN_WINDOW_BEGIN;
+}
+
+/* Lines of shared memory for an image. */
+static double moved(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double warps = (double)b->threads / SN_WARP,
+           steps = (double)(p->parts * b->w.row.taps * (b->run / sn_mmas[b->mma].k));
+    double turned = (double)(p->parts * b->elements) * sn_dtype_bytes(b->half) * (double)b->piece;
+    double left = warps * steps * (double)b->blocks * 4 * SN_LINE * loaded(b),
+           right = warps * steps * (double)b->side * 2 * SN_LINE;
+    return (turned + left + right + 2.0 * (double)(b->side * SN_BAND * p->all) * sn_dtype_bytes(SN_F32)) / SN_LINE;
+}
+
+static double registers(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double parts = (double)(b->blocks * (b->run / sn_mmas[b->mma].k)) * 4;
+    return 2 * SN_OTHER_REGS + (double)(b->blocks * b->side * 4) + parts * (loaded(b) < 1 ? 1.5 : 1);
+}
+
+static double count_cycles(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    const sn_target *t = b->w.cx->target;
+    const sn_mma_info *mma = &sn_mmas[b->mma];
+    double bytes = bytes_of(p), regs = registers(p);
+    double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
+                       (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
+    fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (regs * (double)b->threads)));
+    if (fit < 1 || regs > SN_WINDOW_REGS || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
+    double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]);
+    double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
+    double given = (double)b->threads / SN_WARP * products_of(p);
+    double image = (double)(p->parts * b->lines * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
+    double parts[] = {sn_window_bands_memory(&b->w) / t->units / t->cycle_bytes,
+                      each * image / SN_PRODUCT_CACHE,
+                      each * (issued + given * SN_WARP * 2) / SN_ISSUES,
+                      each * given * mma->m * mma->n * mma->k / mma->rate,
+                      each * moved(p),
+                      each / (double)b->planes * SN_WINDOW_START};
+    double longest = 0, sum = 0;
+    for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
+    longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
+    double alone = 2 * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
+    return most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+}
+
+typedef struct choice {
+    sn_window_pixels *p;
+    const sn_sched *pinned;
+    sn_sched best;
+    double cycles; /* 0: there is none yet */
+} choice;
+
+/* The fewest blocks of rows for each warp that have all pixels. */
+static void consider(choice *c, sn_sched sc, int64_t warps) {
+    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
+    int64_t rows = BLOCK_ROWS * (sc.block_x / SN_WARP);
+    if (!rows) return;
+    int64_t blocks = sn_ceil_div(sc.tile_m * pixels_of(&c->p->b, sc.tile_n), rows);
+    sc.unroll = c->pinned->unroll ? c->pinned->unroll : (uint32_t)blocks;
+    if ((blocks > MOST_BLOCKS && !c->pinned->unroll) || !sn_window_pixels_measure(c->p, &sc)) return;
+    double cycles = count_cycles(c->p);
+    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
+    c->cycles = cycles;
+    c->best = sc;
+}
+
+/* Equal parts of the rows. */
+static void consider_rows(choice *c, sn_sched sc) {
+    int64_t windows = c->p->b.w.row.windows;
+    for (int64_t parts = 1; parts <= windows; parts++) {
+        if (!c->pinned->tile_m) sc.tile_m = (uint32_t)sn_ceil_div(windows, parts);
+        for (int64_t warps = 1; warps <= MOST_WARPS; warps *= 2) {
+            if (c->pinned->block_x && warps > 1) break;
+            consider(c, sc, warps);
+        }
+        if (c->pinned->tile_m) break;
+    }
+}
+
+static void consider_all(choice *c) {
+    enum { PLANES = 16, PARTS = 64 };
+    const sn_window *w = &c->p->b.w;
+    sn_sched sc = *c->pinned;
+    sc.cls = SN_SCHED_WINDOW, sc.pixels = true;
+    if (!sc.vector) sc.vector = SN_BAND;
+    for (int64_t planes = 1; planes <= PLANES; planes *= 2)
+        for (int64_t parts = 1; parts <= PARTS; parts *= 2) {
+            int64_t columns = sn_ceil_div(w->column.windows, parts);
+            if (parts > 1) columns = sn_ceil_div(columns, SN_BAND) * SN_BAND;
+            if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
+            if (columns > w->column.windows) continue;
+            sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;
+            sc.tile_n = c->pinned->tile_n ? c->pinned->tile_n : (uint32_t)columns;
+            consider_rows(c, sc);
+        }
+}
+
+/* Of bands, or of what would be chosen instead of these. */
+static sn_status other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                              const sn_sched *pinned) {
+    sn_sched_list bands = {0};
+    sn_pass_ctx quiet = *cx;
+    quiet.remark = NULL;
+    SN_TRY(sn_schedule_window_bands_candidates(&bands, &quiet, k, sh, pinned));
+    if (bands.n) return *out = bands.cycles, SN_OK;
+    return sn_window_bands_other_cycles(out, cx, k, sh, pinned);
+}
+
+sn_status sn_schedule_window_pixels_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
+                                               const sn_schedule_shape *sh, const sn_sched *pinned) {
+    sn_window_pixels p;
+    const char *why_not;
+    bool open = pinned->cls == SN_SCHED_NONE;
+    double other = 0;
+    choice c = {.p = &p, .pinned = pinned};
+    if (!open && !pinned->pixels) return SN_OK;
+    if (!sn_window_pixels_find(&p, &why_not, cx, k, sh)) return SN_OK;
+    consider_all(&c);
+    if (!c.cycles && pinned->pixels)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no pixels of windows as its schedule says",
+                       sn_kern_get(cx->m, k)->name);
+    if (!c.cycles) return SN_OK;
+    if (open) SN_TRY(other_cycles(&other, cx, k, sh, pinned));
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "pixels: %.0f cycles; else: %.0f", c.cycles, other);
+    if (open && c.cycles * 100 > other * SN_BANDS_GAIN) return SN_OK;
+    sn_schedule_propose(out, cx, &c.best);
+    out->cycles = c.cycles;
+    return SN_OK;
+}

@@ -1,0 +1,33 @@
+/* window_pixels.h: what window_pixels.c chooses and window_pixels_bind.c binds: windows of several channels as products of pixels.
+ *
+ * Eight channels of a pixel are 16 bytes of shared memory, the pixels of a line lie one behind the other. A pixel is a row of a product:
+ * its factors are its channels and those of the pixels behind it, as many as a window reaches, times the taps of eight results.
+ *
+ *     | p0c0 .. p0c7  p1c0 .. p1c7  p2c0 .. p2c7 .. |   *   | w[n, c, t] of 8 results n, |
+ *     | p1c0 .. p1c7  p2c0 .. p2c7  p3c0 .. p3c7 .. |       | by t, then c              |
+ *       ...
+ *
+ * Such rows overlap (ir/loop/mma.h): each begins 8 elements behind the one before; a tap along a column is a line further on. It stands on
+ * what bands are (window_bands.h), whose rows are eight neighbours of a line instead.
+ */
+#ifndef SN_PASSES_SCHEDULE_WINDOW_PIXELS_H
+#define SN_PASSES_SCHEDULE_WINDOW_PIXELS_H
+
+#include "passes/schedule/window_bands.h"
+
+typedef struct sn_window_pixels {
+    sn_window_bands
+        b; /* `run`: of a row of taps; `groups`: pixels of a line; `elements`, `weights`: of a part; `side`: by eights */
+    int64_t parts; /* eights of channels, all of which are at hand */
+    /* Of a header: */
+    int64_t all;  /* rows of the product */
+    int64_t wide; /* results that a thread stores together */
+    int64_t sums; /* from one plane of results in shared memory to the next */
+} sn_window_pixels;
+
+bool sn_window_pixels_find(sn_window_pixels *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                           const sn_schedule_shape *sh);
+/* The parts of a header; false: there are none. */
+bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc);
+
+#endif
