@@ -163,7 +163,6 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
 
 /* Bands begin where results do, or with neighbours in front of them: pairs that begin as those of memory do. */
 static void find_bands(sn_window_bands *b) {
-    b->reach = llabs(b->w.column.dilation) * (b->w.column.taps - 1) + 1;
     b->run = sn_ceil_div(SN_BAND - 1 + b->reach, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
     sn_window_bands_find_piece(b, SN_BAND);
     int64_t room = b->run - (SN_BAND - 1) - b->reach, shift = b->lead < room ? b->lead : room;
@@ -199,20 +198,25 @@ static void find_alike(sn_window_bands *b) {
         if (all % n == 0 && sn_window_plane_stride(&b->w, n) == 0) b->alike = n;
 }
 
-static bool moves_by_one(const sn_window *w) {
-    return w->lanes < 0 && w->column.step == 1 && w->column.unit == 1 && (!w->row.there || w->row.step == 1);
+bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                           const sn_schedule_shape *sh) {
+    *b = (sn_window_bands){.half = SN_F32};
+    if (!sn_window_find(&b->w, why_not, cx, k, sh)) return false;
+    *why_not = "matrix instructions do windows that move by one element, and sum up nothing else";
+    if (b->w.column.step != 1 || (b->w.row.there && b->w.row.step != 1)) return false;
+    *why_not = "matrix instructions do halves times halves, summed in f32";
+    if (!find_product(b)) return false;
+    find_image(b);
+    find_images(b);
+    b->reach = llabs(b->w.column.dilation) * (b->w.column.taps - 1) + 1;
+    return true;
 }
 
 bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                           const sn_schedule_shape *sh) {
-    *b = (sn_window_bands){.half = SN_F32};
-    if (!sn_window_find(&b->w, why_not, cx, k, sh)) return false;
-    *why_not = "bands are of windows that move by one element, and sum up nothing else";
-    if (!moves_by_one(&b->w)) return false;
-    *why_not = "bands are of halves times halves, summed in f32, which an instruction multiplies";
-    if (!find_product(b)) return false;
-    find_image(b);
-    find_images(b);
+    if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
+    *why_not = "bands are of windows whose elements are neighbours along a line";
+    if (b->w.lanes >= 0 || b->w.column.unit != 1) return false;
     find_alike(b);
     find_bands(b);
     *why_not = "windows reach over more than bands do";

@@ -109,7 +109,8 @@ static sn_ix step_of(binding *b, sn_ix at_hand) { return sn_ix_fma(b->m, b->b.at
 static void put_image(binding *b, sn_cursor at) {
     sn_cursor pipe = at;
     int64_t pieces = b->b.elements / b->b.piece, of_line = SN_BAND * b->b.groups / b->b.piece;
-    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, pieces * b->b.at_hand), step = sn_ix_const(b->m, 0), own = number;
+    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, pieces * b->b.at_hand), step = sn_ix_const(b->m, 0),
+                  own = number;
     if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, pieces), own = sn_ix_modc(b->m, number, pieces);
     sn_ix line = sn_ix_divc(b->m, own, of_line), piece = sn_ix_modc(b->m, own, of_line);
     sn_ix place = sn_ix_addc(b->m, sn_ix_scale(b->m, piece, b->b.piece), -b->b.lead);
@@ -152,8 +153,8 @@ static void put_weights(binding *b, sn_cursor at) {
     const sn_window *w = &b->b.w;
     sn_contraction_copier c;
     int64_t of_row = b->b.run * w->row.taps;
-    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, b->b.weights * b->b.at_hand), step = sn_ix_const(b->m, 0),
-             own = number;
+    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, b->b.weights * b->b.at_hand),
+                  step = sn_ix_const(b->m, 0), own = number;
     if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, b->b.weights), own = sn_ix_modc(b->m, number, b->b.weights);
     sn_ix column = sn_ix_divc(b->m, own, of_row), q = sn_ix_modc(b->m, own, of_row), n = column, plane = b->plane;
     if (b->b.side > 1)

@@ -1,9 +1,10 @@
 /* window_pixels.c: class window of the pass `schedule`, with `pixels`: windows of halves over several channels, as convolutions
  * with groups have, by matrix instructions whose rows are pixels (window_pixels.h).
  *
- * The image lies as [N, C, H, W]. Threads load a few neighbours of eight channels, and store them pixel by pixel: so each element comes
- * from memory once, is turned once, and no copy with channels innermost is made in memory. Joined groups would multiply zeros; an
- * instruction takes 16 steps, which are two pixels of eight channels.
+ * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros. Groups of fewer channels are joined
+ * to eight. Where the image lies as [N, C, H, W], threads load a few neighbours of eight channels and store them pixel by pixel: each
+ * element comes from memory once, is turned once, and no copy with channels innermost is made in memory. Where channels lie innermost, a
+ * block has several groups, so that whole sectors of memory are read and written.
  *
  * Legality: as of bands (window_bands.c).
  *
@@ -16,30 +17,71 @@
 
 #include <stdlib.h>
 
-enum { MOST_PIECE = 2, MOST_PARTS = 4, MOST_SIDE = 8, MOST_BLOCKS = 8, MOST_WARPS = 8, BLOCK_ROWS = 16, BANKS = 16 };
+enum {
+    MOST_PIECE = 2,
+    MOST_PARTS = 4,
+    MOST_OUTS = 64,
+    MOST_RUN = 128,
+    MOST_BLOCKS = 8,
+    MOST_WARPS = 8,
+    MOST_SIDE = 32 /* results */,
+    BLOCK_ROWS = 16,
+    BANKS = 16
+};
 
-/* Eights of planes side by side that have the same elements; all of those of a group, if they are few. */
-static int64_t find_side(sn_window_bands *b) {
-    int64_t all = b->w.n_planes / b->images, side = 0;
-    for (int64_t n = 1; n <= MOST_SIDE && b->w.shares; n++)
-        if (all % (n * SN_BAND) == 0 && sn_window_plane_stride(&b->w, n * SN_BAND) == 0) side = n;
-    return side;
+/* Planes side by side that have the same elements: results of a group. */
+static int64_t find_own(sn_window_bands *b) {
+    int64_t all = b->w.n_planes / b->images, own = 1;
+    for (int64_t n = 2; n <= MOST_OUTS && b->w.shares; n++)
+        if (all % n == 0 && sn_window_plane_stride(&b->w, n) == 0) own = n;
+    return own;
+}
+
+/* Groups of fewer than eight channels become one. */
+static bool find_groups(sn_window_pixels *p) {
+    sn_window_bands *b = &p->b;
+    p->own = find_own(b);
+    p->joined = b->w.steps < SN_BAND ? SN_BAND / b->w.steps : 1;
+    p->outs = p->own * p->joined;
+    p->parts = b->w.steps * p->joined / SN_BAND;
+    if (b->w.steps * p->joined % SN_BAND || p->parts > MOST_PARTS || p->outs % SN_BAND) return false;
+    return b->w.n_planes / b->images % p->outs == 0;
+}
+
+/* Do eight channels lie side by side, 16 bytes of memory? */
+static bool has_channels_last(sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    const sn_window *w = &b->w;
+    const sn_stmt_rec *load = sn_stmt_get(w->m, w->load);
+    sn_module *m = w->m;
+    sn_ix e = load->ix, zero = sn_ix_const(m, 0);
+    int64_t c = 1;
+    if (!b->image.i || sn_buf_get(m, load->buf)->align < SN_BAND * sn_dtype_bytes(b->half)) return false;
+    for (uint32_t i = 0; i < w->nest->chain.n; i++) {
+        sn_axis ax = sn_stmt_axis(m, w->nest->chain.at[i]);
+        if (!sn_window_is_step(w, i)) continue;
+        if (!sn_ix_coef(m, e, ax, &c) || c != 1) return false;
+        e = sn_ix_subst(m, e, &ax, &zero, 1);
+    }
+    if (p->joined == 1) return sn_ix_is_multiple(m, e, SN_BAND);
+    return sn_ix_is_multiple(m, e, w->steps) && sn_window_plane_stride(&p->b.w, p->own) == 0;
 }
 
 bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                            const sn_schedule_shape *sh) {
     sn_window_bands *b = &p->b;
     *p = (sn_window_pixels){.parts = 0};
-    if (!sn_window_bands_find(b, why_not, cx, k, sh)) return false;
-    *why_not = "pixels are of eight channels, or a few eights, whose results are eight each";
-    if (b->w.steps % SN_BAND || b->w.steps > MOST_PARTS * SN_BAND) return false;
-    p->parts = b->w.steps / SN_BAND;
-    b->alike = find_side(b);
-    if (!b->alike) return false;
-    sn_window_bands_find_piece(b, MOST_PIECE);
+    if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
+    *why_not = "pixels are of eight channels, or a few eights, whose results are eights, too";
+    if (b->w.lanes >= 0 || !find_groups(p)) return false;
+    *why_not = "neither pixels nor channels are neighbours in memory";
+    p->last = b->w.column.unit > 1;
+    if (p->last && !has_channels_last(p)) return false;
+    sn_window_bands_find_piece(b, p->last ? 1 : MOST_PIECE);
     b->first = -b->lead;
     b->run = sn_ceil_div(b->reach * SN_BAND, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
-    return true;
+    *why_not = "windows reach over more than rows of a product do";
+    return b->run <= MOST_RUN;
 }
 
 bool sn_schedule_window_pixels_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
@@ -62,6 +104,28 @@ static bool divides_all(const sn_window_bands *b, int64_t n) {
     return b->columns % n == 0 && b->w.column.windows % n == 0;
 }
 
+/* In shared memory no two of what threads do at once meet in a bank: eights of channels that are copied side by side, results of pixels. */
+static void place(sn_window_pixels *p) {
+    sn_window_bands *b = &p->b;
+    int64_t groups = b->w.n_planes / b->images / p->outs, tiles = b->side, apart;
+    p->many = 1;
+    while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 && 2 * p->many * p->outs <= MOST_SIDE)
+        p->many *= 2;
+    tiles *= p->many;
+    p->pass = p->last && tiles % 2 == 0 ? 2 : 1;
+    apart = p->last && p->many * p->parts > 1 ? sn_ceil_div(SN_BAND, p->many * p->parts) : 0;
+    b->elements = p->filled;
+    if (p->last) { /* what threads copy in their turns stays in front of the next eight */
+        int64_t chunks = p->many * p->parts, turns = sn_ceil_div(p->filled / SN_BAND * chunks, b->threads);
+        b->elements = sn_ceil_div(sn_window_all_turns(turns) * b->threads, chunks) * SN_BAND;
+    }
+    while (apart && b->elements / SN_BAND % SN_BAND != apart % SN_BAND) b->elements += SN_BAND;
+    b->stages = p->last && b->planes > 1 ? 2 : 1;
+    p->sums = sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
+    for (p->wide = SN_BAND; p->wide > 1 && !p->last && !divides_all(b, p->wide);) p->wide /= 2;
+    if (p->last) p->sums = SN_BAND * (p->pass + (p->pass > 1));
+}
+
 bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     sn_window_bands *b = &p->b;
     const sn_window *w = &b->w;
@@ -76,16 +140,16 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     p->all = warps * b->blocks * BLOCK_ROWS;
     if (p->all < b->rows * b->groups) return false;
     b->side = SN_BANDS_SUMS / (b->blocks * 4);
-    if (b->side > b->alike) b->side = b->alike;
-    while (b->side > 1 && b->alike % b->side) b->side--;
-    if (b->side < 1) return false;
+    if (b->side > p->outs / SN_BAND) b->side = p->outs / SN_BAND;
+    while (b->side > 1 && p->outs / SN_BAND % b->side) b->side--;
+    if (b->side < 1 || (p->joined > 1 && b->side * SN_BAND != p->outs)) return false;
     int64_t pixels = p->all - 1 + (w->row.taps - 1) * llabs(w->row.dilation) * b->groups + b->run / SN_BAND;
-    b->elements = sn_ceil_div(pixels, b->groups) * b->groups * SN_BAND;
+    p->filled = sn_ceil_div(pixels, b->groups) * b->groups * SN_BAND;
     b->weights = b->side * SN_BAND * b->run * w->row.taps;
     b->at_hand = w->steps;
-    p->sums = sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
-    for (p->wide = SN_BAND; p->wide > 1 && !divides_all(b, p->wide);) p->wide /= 2;
-    b->grid[0] = b->images / b->planes, b->grid[1] = w->n_planes / b->images / (b->side * SN_BAND);
+    b->grid[0] = b->images / b->planes;
+    place(p);
+    b->grid[1] = w->n_planes / b->images / (p->many * b->side * SN_BAND);
     b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
     return true;
 }
@@ -93,11 +157,14 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* Shared memory: images and weights as halves, sums of eight planes. */
+static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts; }
+static double sums_of(const sn_window_pixels *p) { return (double)(p->sums * (p->last ? p->all : SN_BAND)); }
+
+/* Shared memory: images and weights as halves, sums of a pass. */
 static double bytes_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double halves = (double)(p->parts * (b->elements + b->weights)) * sn_dtype_bytes(b->half);
-    return halves + (double)(SN_BAND * p->sums) * sn_dtype_bytes(SN_F32);
+    double halves = (double)(chunks(p) * (b->elements * b->stages + b->weights)) * sn_dtype_bytes(b->half);
+    return halves + sums_of(p) * sn_dtype_bytes(SN_F32);
 }
 
 /* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
@@ -110,29 +177,30 @@ static double loaded(const sn_window_bands *b) {
 /* Instructions of a warp that multiply for an image. */
 static double products_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    return (double)(p->parts * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k));
+    return (double)(chunks(p) * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k));
 }
 
 /* Of all threads for an image. */
 static double instructions(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double turned = (double)(p->parts * b->elements) / (double)(SN_BAND * b->piece);
-    double results = (double)(b->side * SN_BAND * b->rows * b->columns), sums = (double)(b->side * SN_BAND * p->all);
-    double issued = turned * (double)(SN_PIXELS_TURN + (2 * b->piece + 1) * SN_BAND);
-    issued += (double)(p->parts * b->weights) * SN_BANDS_WEIGHT / (double)b->planes;
-    issued += 2 * sums + results / (double)p->wide * SN_WINDOW_PASS + results * (1 + b->w.rest_ops);
+    double pieces = (double)(chunks(p) * p->filled) / (double)(SN_BAND * b->piece),
+           outs = (double)(p->many * b->side * SN_BAND);
+    double results = outs * (double)(b->rows * b->columns), sums = outs * (double)p->all;
+    double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + (double)((2 * b->piece + 1) * SN_BAND);
+    double issued =
+        pieces * each + 2 * sums + results / (double)p->wide * SN_WINDOW_PASS + results * (1 + b->w.rest_ops);
+    issued += (double)(chunks(p) * b->weights) * SN_BANDS_WEIGHT / (double)b->planes;
     return issued + (double)b->threads * SN_WINDOW_BEGIN;
 }
 
 /* Lines of shared memory for an image. */
 static double moved(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double warps = (double)b->threads / SN_WARP,
-           steps = (double)(p->parts * b->w.row.taps * (b->run / sn_mmas[b->mma].k));
-    double turned = (double)(p->parts * b->elements) * sn_dtype_bytes(b->half) * (double)b->piece;
-    double left = warps * steps * (double)b->blocks * 4 * SN_LINE * loaded(b),
-           right = warps * steps * (double)b->side * 2 * SN_LINE;
-    return (turned + left + right + 2.0 * (double)(b->side * SN_BAND * p->all) * sn_dtype_bytes(SN_F32)) / SN_LINE;
+    double warps = (double)b->threads / SN_WARP, rows = (double)(b->w.row.taps * (b->run / sn_mmas[b->mma].k));
+    double steps = warps * rows * (double)chunks(p), sums = (double)(p->many * b->side * SN_BAND * p->all);
+    double copied = (double)(chunks(p) * p->filled) * sn_dtype_bytes(b->half) * (double)b->piece;
+    double factors = steps * SN_LINE * ((double)b->blocks * 4 * loaded(b) + (double)b->side * 2);
+    return (copied + factors + 2 * sums * sn_dtype_bytes(SN_F32)) / SN_LINE;
 }
 
 static double registers(const sn_window_pixels *p) {
@@ -153,7 +221,7 @@ static double count_cycles(const sn_window_pixels *p) {
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]);
     double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
     double given = (double)b->threads / SN_WARP * products_of(p);
-    double image = (double)(p->parts * b->lines * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
+    double image = (double)(chunks(p) * b->lines * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
     double parts[] = {sn_window_bands_memory(&b->w) / t->units / t->cycle_bytes,
                       each * image / SN_PRODUCT_CACHE,
                       each * (issued + given * SN_WARP * 2) / SN_ISSUES,

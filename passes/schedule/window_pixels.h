@@ -16,13 +16,21 @@
 #include "passes/schedule/window_bands.h"
 
 typedef struct sn_window_pixels {
-    sn_window_bands
-        b; /* `run`: of a row of taps; `groups`: pixels of a line; `elements`, `weights`: of a part; `side`: by eights */
-    int64_t parts; /* eights of channels, all of which are at hand */
+    /* `run`: of a row of taps; `groups`: pixels of a line; `elements`: from one eight of channels to the next in shared memory; `weights`: of
+     * an eight of channels; `side`: eights of results that a warp has together */
+    sn_window_bands b;
+    bool last;      /* channels lie innermost in memory */
+    int64_t joined; /* groups of fewer than eight channels that are one, with zeros between them ... */
+    int64_t own;    /* ... results of a group ... */
+    int64_t outs;   /* ... and of what is one */
+    int64_t parts;  /* eights of channels of that */
     /* Of a header: */
-    int64_t all;  /* rows of the product */
-    int64_t wide; /* results that a thread stores together */
-    int64_t sums; /* from one plane of results in shared memory to the next */
+    int64_t many;   /* of those that a block has side by side: neighbours in memory, where channels lie innermost */
+    int64_t all;    /* rows of the product */
+    int64_t filled; /* elements of an eight of channels that are written */
+    int64_t pass;   /* eights of results that go through shared memory together */
+    int64_t wide;   /* results that a thread stores together */
+    int64_t sums; /* from one plane of results in shared memory to the next; of pixels, where channels lie innermost */
 } sn_window_pixels;
 
 bool sn_window_pixels_find(sn_window_pixels *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,

@@ -28,7 +28,10 @@ typedef struct binding {
 
 /* ---- operands ---- */
 
-static sn_mma_nest nest_of(const binding *b, int64_t part) {
+static int64_t chunks(const binding *b) { return b->p.many * b->p.parts; }
+
+/* Of an eight of channels of those at hand. */
+static sn_mma_nest nest_of(const binding *b, int64_t chunk) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t taps = of->w.row.taps;
@@ -43,26 +46,44 @@ static sn_mma_nest nest_of(const binding *b, int64_t part) {
     n.a = (sn_mma_operand){.buf = b->of.image, .width = SN_BAND, .run = of->run};
     n.a.jump = taps > 1 ? llabs(of->w.row.dilation) * SN_BAND * of->groups : 0;
     n.b = (sn_mma_operand){.buf = b->of.weights, .rows = SN_BAND * of->side, .width = n.depth};
-    n.a.at = sn_ix_const(m, part * of->elements);
-    n.b.at = sn_ix_const(m, part * of->weights);
+    n.a.at = sn_ix_const(m, chunk * of->elements);
+    n.b.at = sn_ix_const(m, chunk * of->weights);
     return n;
 }
 
+/* Channel c of an eight: of which step, and by how many planes behind the first of its group's. */
+static sn_ix step_of(binding *b, sn_ix *planes, sn_ix chunk, sn_ix c) {
+    sn_module *m = b->of.m;
+    sn_ix group = sn_ix_divc(m, chunk, b->p.parts), part = sn_ix_modc(m, chunk, b->p.parts);
+    *planes = sn_ix_scale(m, group, b->p.outs);
+    if (b->p.joined == 1) return sn_ix_fma(m, SN_BAND, part, c);
+    *planes = sn_ix_fma(m, b->p.own, sn_ix_divc(m, c, b->p.b.w.steps), *planes);
+    return sn_ix_modc(m, c, b->p.b.w.steps);
+}
+
+static sn_val put_element(binding *b, sn_cursor at, sn_ix chunk, sn_ix c, sn_ix line, sn_ix place, sn_ix lane) {
+    sn_ix planes, step = step_of(b, &planes, chunk, c), first = b->of.plane;
+    b->of.plane = sn_ix_add(b->of.m, first, planes);
+    sn_val x = sn_bands_put_element(&b->of, at, step, line, place, lane);
+    b->of.plane = first;
+    return x;
+}
+
 /* Channels of a piece are loaded along the line, and stored pixel by pixel. */
-static void put_image(binding *b, sn_cursor at) {
+static void put_turned(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t piece = of->piece, of_line = of->groups / piece, of_part = of->elements / SN_BAND / piece;
     int64_t own = SN_BAND * piece;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of_part * b->p.parts);
-    sn_ix part = sn_ix_divc(m, number, of_part), line = sn_ix_divc(m, sn_ix_modc(m, number, of_part), of_line);
-    sn_ix place = sn_ix_addc(m, sn_ix_scale(m, sn_ix_modc(m, number, of_line), piece), -of->lead);
-    if (b->p.parts == 1) line = sn_ix_divc(m, number, of_line);
-    b->of.inside = b->p.parts == 1 ? (sn_val){0} : sn_window_put_test(m, at, (sn_val){0}, part, b->p.parts);
+    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of_part * chunks(b)), rest = number;
+    sn_ix chunk = sn_ix_const(m, 0);
+    if (chunks(b) > 1) chunk = sn_ix_divc(m, number, of_part), rest = sn_ix_modc(m, number, of_part);
+    sn_ix line = sn_ix_divc(m, rest, of_line);
+    sn_ix place = sn_ix_addc(m, sn_ix_scale(m, sn_ix_modc(m, rest, of_line), piece), -of->lead);
+    b->of.inside = chunks(b) > 1 ? sn_window_put_test(m, at, (sn_val){0}, chunk, chunks(b)) : (sn_val){0};
     sn_cursor in = at;
     sn_ix c = sn_open_loop(m, &in, "c", SN_BAND, SN_AXIS_UNROLL), v = sn_open_loop(m, &in, "v", piece, SN_AXIS_VECTOR);
-    sn_ix step = b->p.parts == 1 ? c : sn_ix_fma(m, SN_BAND, part, c);
-    sn_val value = sn_bands_put_element(&b->of, in, step, line, place, v);
+    sn_val value = put_element(b, in, chunk, c, line, place, v);
     sn_put_store(m, in, b->turn, sn_ix_fma(m, own, x, sn_ix_fma(m, piece, c, v)), value);
     sn_ix pixel = sn_open_loop(m, &at, "p", piece, SN_AXIS_UNROLL);
     c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
@@ -70,21 +91,47 @@ static void put_image(binding *b, sn_cursor at) {
     sn_put_store(m, at, b->of.image, sn_ix_fma(m, own, number, sn_ix_fma(m, SN_BAND, pixel, c)), value);
 }
 
+/* Channels that lie side by side are copied by eights; in a pipe one image ahead, while warps multiply. */
+static void put_copied(binding *b, sn_cursor at) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    sn_cursor pipe = at;
+    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, b->p.filled / SN_BAND * chunks(b));
+    sn_ix chunk = sn_ix_modc(m, number, chunks(b)), pixel = sn_ix_divc(m, number, chunks(b));
+    sn_ix line = sn_ix_divc(m, pixel, of->groups), place = sn_ix_modc(m, pixel, of->groups);
+    sn_stmt threads = sn_stmt_get(m, pipe.parent)->last;
+    b->of.inside = (sn_val){0};
+    sn_ix c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR), to = sn_ix_fma(m, of->elements, chunk, c);
+    sn_val value = put_element(b, at, chunk, c, line, place, sn_ix_const(m, 0));
+    sn_put_store(m, at, b->of.image, sn_ix_fma(m, SN_BAND, pixel, to), value);
+    if (of->stages == 1) return;
+    sn_stmt_get(m, threads)->bulk = true;
+    sn_stmt_get(m, pipe.parent)->pipe = (uint32_t)of->stages;
+    sn_put_barrier(m, pipe);
+}
+
+static sn_val both(sn_module *m, sn_cursor at, sn_val x, sn_val y) {
+    return !x.i ? y : !y.i ? x : sn_put_op2(m, at, SN_LOP_AND, x, y);
+}
+
 static void put_weights(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
     int64_t depth = of->run * of->w.row.taps, columns = of->side * SN_BAND;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of->weights * b->p.parts);
-    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth), part = sn_ix_const(m, 0);
-    sn_val inside = sn_window_put_test(m, at, (sn_val){0}, column, columns * b->p.parts);
-    if (b->p.parts > 1) part = sn_ix_divc(m, column, columns), column = sn_ix_modc(m, column, columns);
-    sn_ix step = sn_ix_fma(m, SN_BAND, part, sn_ix_modc(m, q, SN_BAND));
-    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, column), step);
+    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of->weights * chunks(b)), planes;
+    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth), chunk = sn_ix_const(m, 0);
+    sn_val mask = sn_window_put_test(m, at, (sn_val){0}, column, columns * chunks(b));
+    if (chunks(b) > 1) chunk = sn_ix_divc(m, column, columns), column = sn_ix_modc(m, column, columns);
+    sn_ix channel = sn_ix_modc(m, q, SN_BAND), step = step_of(b, &planes, chunk, channel);
+    if (b->p.joined > 1) {
+        sn_ix apart = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, column, b->p.own));
+        mask = both(m, at, mask, sn_put_in(m, at, apart, sn_ix_const(m, 1)));
+        planes = sn_ix_scale(m, sn_ix_divc(m, chunk, b->p.parts), b->p.outs);
+    }
+    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, sn_ix_add(m, planes, column)), step);
     sn_ix place = sn_ix_divc(m, sn_ix_modc(m, q, of->run), SN_BAND);
-    sn_val mask = sn_bands_put_taps(&b->of, &c, sn_ix_divc(m, q, of->run), place);
-    if (mask.i && inside.i) mask = sn_put_op2(m, at, SN_LOP_AND, mask, inside);
-    else if (inside.i) mask = inside;
+    mask = both(m, at, mask, sn_bands_put_taps(&b->of, &c, sn_ix_divc(m, q, of->run), place));
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
     if (mask.i) value = sn_put_op3(m, at, SN_LOP_SELECT, mask, value, sn_put_const(m, at, of->half, 0));
@@ -93,8 +140,8 @@ static void put_weights(binding *b, sn_cursor at) {
 
 /* ---- results ---- */
 
-/* Eight planes of results, number j of the block's. */
-static void put_sums(binding *b, sn_cursor at, int64_t j) {
+/* Eight planes of results, number j of those that a warp has, number `to` of the pass. */
+static void put_sums(binding *b, sn_cursor at, int64_t j, int64_t to) {
     sn_module *m = b->of.m;
     sn_mma_nest n = nest_of(b, 0);
     sn_ix x = sn_open_loop(m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
@@ -102,46 +149,99 @@ static void put_sums(binding *b, sn_cursor at, int64_t j) {
           e = sn_open_loop(m, &at, "e", sn_mma_elements(n.mma), SN_AXIS_UNROLL), zero = sn_ix_const(m, 0);
     sn_ix row = sn_mma_row(m, &n, x, h, e), column = sn_mma_column(m, &n, x, zero, e);
     sn_val sum = sn_put_load(m, at, b->of.acc, sn_mma_element(m, &n, x, h, sn_ix_const(m, j), e));
-    sn_put_store(m, at, b->sums, sn_ix_fma(m, b->p.sums, column, row), sum);
+    if (b->p.last) row = sn_ix_fma(m, b->p.sums, row, sn_ix_addc(m, column, to * SN_BAND));
+    else row = sn_ix_fma(m, b->p.sums, column, row);
+    sn_put_store(m, at, b->sums, row, sum);
 }
 
-static void put_results(binding *b, sn_cursor at, int64_t j) {
+/* Where a thread's results are: their first plane, counted from the block's, and their windows. */
+typedef struct spot {
+    sn_ix plane, row, column;
+    sn_ix from; /* of the first of them in shared memory */
+    sn_val mask;
+} spot;
+
+/* Neighbours of a row of one plane. */
+static spot of_line(binding *b, sn_cursor at, sn_ix number) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    int64_t of_row = of->columns / b->p.wide, of_plane = of->rows * of_row;
+    spot s = {.plane = sn_ix_divc(m, number, of_plane)};
+    s.row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
+    s.column = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
+    s.mask = sn_window_put_test(m, at, s.mask, s.plane, SN_BAND);
+    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, sn_ix_addc(m, s.column, of->lead));
+    s.from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, s.plane, SN_BAND), pixel);
+    return s;
+}
+
+/* Neighbouring planes of a pixel. */
+static spot of_pixel(binding *b, sn_cursor at, sn_ix number) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    sn_ix eight = sn_ix_modc(m, number, b->p.pass), own = sn_ix_divc(m, number, b->p.pass);
+    spot s = {.plane = sn_ix_scale(m, eight, SN_BAND),
+              .row = sn_ix_divc(m, own, of->columns),
+              .column = sn_ix_modc(m, own, of->columns)};
+    s.mask = sn_window_put_test(m, at, s.mask, s.row, of->rows);
+    sn_ix pixel = sn_ix_fma(m, of->groups, sn_ix_modc(m, s.row, of->rows), sn_ix_addc(m, s.column, of->lead));
+    s.from = sn_ix_fma(m, b->p.sums, pixel, s.plane);
+    return s;
+}
+
+/* Results of a pass, the first of which is plane `first` of the block's. */
+static void put_results(binding *b, sn_cursor at, int64_t first) {
     const sn_window_bands *of = &b->p.b;
     const sn_window *w = &of->w;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
-    int64_t of_row = of->columns / b->p.wide, of_plane = of->rows * of_row;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, SN_BAND * of_plane);
-    sn_ix plane = sn_ix_divc(m, number, of_plane), row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
-    sn_ix first = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
-    sn_val mask = sn_window_put_test(m, at, (sn_val){0}, plane, SN_BAND);
-    if (of->grid[2] > 1) mask = sn_window_put_test(m, at, mask, sn_ix_add(m, b->of.row, row), w->row.windows);
-    if (of->grid[3] > 1) mask = sn_window_put_test(m, at, mask, sn_ix_add(m, b->of.column, first), w->column.windows);
-    sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR), column = sn_ix_add(m, first, v);
-    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, sn_ix_addc(m, plane, j * SN_BAND)),
-                          sn_ix_const(m, 0));
+    int64_t n = b->p.pass * SN_BAND * of->rows * of->columns / b->p.wide;
+    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, n);
+    spot s = b->p.last ? of_pixel(b, at, number) : of_line(b, at, number);
+    if (of->grid[2] > 1) s.mask = sn_window_put_test(m, at, s.mask, sn_ix_add(m, b->of.row, s.row), w->row.windows);
+    if (of->grid[3] > 1)
+        s.mask = sn_window_put_test(m, at, s.mask, sn_ix_add(m, b->of.column, s.column), w->column.windows);
+    sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
+    sn_ix plane = sn_ix_addc(m, b->p.last ? sn_ix_add(m, s.plane, v) : s.plane, first);
+    sn_ix column = b->p.last ? s.column : sn_ix_add(m, s.column, v);
+    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, plane), sn_ix_const(m, 0));
     if (w->row.there)
-        sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->row.outer]), sn_ix_add(m, b->of.row, row));
+        sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->row.outer]), sn_ix_add(m, b->of.row, s.row));
     sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), sn_ix_add(m, b->of.column, column));
-    c.mask = mask;
-    sn_ix pixel = sn_ix_fma(m, of->groups, row, sn_ix_addc(m, column, of->lead));
-    sn_ix from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, plane, SN_BAND), pixel);
-    sn_val sum = sn_put_load(m, at, b->sums, from);
+    c.mask = s.mask;
+    sn_val sum = sn_put_load(m, at, b->sums, sn_ix_add(m, s.from, v));
     sn_contraction_becomes(&c, sn_stmt_get(m, w->nest->top)->result, sum);
     sn_window_put_stores(&c, w);
+}
+
+/* What is multiplied, eight results after the other. */
+static void put_tiles(binding *b, sn_cursor at) {
+    int64_t side = b->p.b.side, tiles = b->p.many * side;
+    for (int64_t t = 0; t < tiles; t++) {
+        if (t % side == 0) {
+            sn_bands_put_zeros(&b->of, at);
+            for (int64_t part = 0; part < b->p.parts; part++) {
+                sn_mma_nest n = nest_of(b, t / side * b->p.parts + part);
+                sn_mma_put(b->of.m, at, &n);
+            }
+        }
+        put_sums(b, at, t % side, t % b->p.pass);
+        if ((t + 1) % b->p.pass == 0) put_results(b, at, (t + 1 - b->p.pass) * SN_BAND);
+    }
 }
 
 static void new_buffers(binding *b) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t own = of->blocks * of->side * sn_mma_elements(of->mma), turned = SN_BAND * of->piece;
-    int64_t pieces = of->elements / turned * b->p.parts;
+    int64_t pieces = of->elements / turned * chunks(b);
     b->of.acc = sn_local_new(m, "acc", SN_F32, SN_BUF_REG, own, of->threads);
-    b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
+    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
     b->of.weights =
-        sn_local_new(m, "taps", of->half, SN_BUF_SHARED, sn_bands_in_turns(&b->of, of->weights * b->p.parts), 1);
-    b->of.image = sn_local_new(m, "image", of->half, SN_BUF_SHARED, sn_bands_in_turns(&b->of, pieces) * turned, 1);
-    b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, SN_BAND * b->p.sums, 1);
+        sn_local_new(m, "taps", of->half, SN_BUF_SHARED, sn_bands_in_turns(&b->of, of->weights * chunks(b)), 1);
+    if (!b->p.last) pieces = sn_bands_in_turns(&b->of, pieces);
+    b->of.image = sn_local_new(m, "image", of->half, SN_BUF_SHARED, pieces * turned, 1);
+    b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, b->p.sums * (b->p.last ? b->p.all : SN_BAND), 1);
 }
 
 void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
@@ -163,23 +263,16 @@ void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     sn_ix g = sn_open_loop(m, &at, "g", blocks, SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, SN_COUNT(shape), block);
-    sn_ix side = sn_ix_scale(m, block[1], of->side * SN_BAND);
+    sn_ix side = sn_ix_scale(m, block[1], b.p.many * of->side * SN_BAND);
     b.of.turn = sn_ix_const(m, 0);
     b.of.plane = side; /* weights are those of any image */
     b.of.row = sn_ix_scale(m, block[2], of->rows), b.of.column = sn_ix_scale(m, block[3], of->columns);
     new_buffers(&b);
     put_weights(&b, at);
     sn_ix image = sn_ix_fma(m, of->planes, block[0], sn_open_loop(m, &at, "i", of->planes, SN_AXIS_SEQ));
-    b.of.plane = sn_ix_fma(m, of->grid[1] * of->side * SN_BAND, image, side);
-    put_image(&b, at);
-    sn_bands_put_zeros(&b.of, at);
-    for (int64_t part = 0; part < b.p.parts; part++) {
-        sn_mma_nest n = nest_of(&b, part);
-        sn_mma_put(m, at, &n);
-    }
-    for (int64_t j = 0; j < of->side; j++) {
-        put_sums(&b, at, j);
-        put_results(&b, at, j);
-    }
+    b.of.plane = sn_ix_fma(m, of->grid[1] * b.p.many * of->side * SN_BAND, image, side);
+    if (b.p.last) put_copied(&b, at);
+    else put_turned(&b, at);
+    put_tiles(&b, at);
     sn_stmt_unlink(m, sh->outer.at[0]);
 }
