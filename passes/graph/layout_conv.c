@@ -255,12 +255,14 @@ static double bands_cycles(const sn_target *t, const shape *s) {
 static double pixels_cycles(const sn_target *t, const shape *s) {
     enum { ROWS = 128, ISSUES = 128, PRODUCT = 2, LOADS = 3, TURNED = 12, MOST = 32 };
     int64_t width = s->weights[s->rank - 1], out = s->result[1] / s->g.groups, last = s->rank - 1;
+    int64_t channels = s->weights[1];
     banded b;
-    if (!is_banded(&b, s) || s->weights[1] % BAND || s->weights[1] > MOST || out % BAND) return 0;
+    if (channels < BAND && BAND % channels == 0) out *= BAND / channels, channels = BAND;
+    if (!is_banded(&b, s) || channels % BAND || channels > MOST || out % BAND) return 0;
     int64_t reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
     double pixels = (double)(s->result[0] * s->pixels / line * whole(line + reach - 1, BAND) * BAND);
     double results = pixels * (double)s->result[1], steps = (double)(s->taps / width * whole(reach * BAND, BAND_STEP));
-    double products = results / ROWS * steps * (double)(s->weights[1] / BAND) * PRODUCT;
+    double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT;
     double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS;
     double issued = (b.image / BAND * SN_CHOICE_BANDS_PIECE + results * PRODUCT) / ISSUES;
     double memory = (b.image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
@@ -312,8 +314,8 @@ static bool is_dense(const shape *s) {
     return true;
 }
 
-/* Threads do groups of one channel in either order. Groups of several they, or matrix instructions, do where the pixels of a channel lie
- * together: an image that is offered channels-last is taken there and back. */
+/* Threads do groups of one channel in either order, and so do matrix instructions whose rows are pixels. Groups of several threads do where the
+ * pixels of a channel lie together: an image that is offered channels-last is taken there and back. */
 static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered,
                                    double copies) {
     int64_t together = sn_layout_together(cx->m, x, s->dtype);
@@ -323,7 +325,7 @@ static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_
         others = conversion_cycles(cx->target, s, s->image) + conversion_cycles(cx->target, s, s->result);
     double pixels = pixels_cycles(cx->target, s), boxes = copies;
     if (together) boxes += ways_of(cx, x, s, mma, together).boxes;
-    if (pixels > 0 && !image_offered && (!together || pixels < boxes)) return SN_LAYOUT_FIRST;
+    if (pixels > 0 && (!together || pixels < boxes)) return SN_LAYOUT_ANY;
     if (together && pays(cx, x, s, mma, together, copies, others)) return SN_LAYOUT_LAST;
     return either ? SN_LAYOUT_ANY : SN_LAYOUT_FIRST;
 }

@@ -30,6 +30,13 @@ typedef struct binding {
 
 static int64_t chunks(const binding *b) { return b->p.many * b->p.parts; }
 
+/* Taps stand in permuted lines, so that those of eight results lie in all banks. */
+static int64_t width_of(int64_t depth) {
+    int64_t width = SN_LINE / 2;
+    while (depth % width) width /= 2;
+    return width;
+}
+
 /* Of an eight of channels of those at hand. */
 static sn_mma_nest nest_of(const binding *b, int64_t chunk) {
     const sn_window_bands *of = &b->p.b;
@@ -45,7 +52,7 @@ static sn_mma_nest nest_of(const binding *b, int64_t chunk) {
     n.rank = sn_ix_const(m, 0);
     n.a = (sn_mma_operand){.buf = b->of.image, .width = SN_BAND, .run = of->run};
     n.a.jump = taps > 1 ? llabs(of->w.row.dilation) * SN_BAND * of->groups : 0;
-    n.b = (sn_mma_operand){.buf = b->of.weights, .rows = SN_BAND * of->side, .width = n.depth};
+    n.b = (sn_mma_operand){.buf = b->of.weights, .rows = SN_BAND * of->side, .width = width_of(n.depth)};
     n.a.at = sn_ix_const(m, chunk * of->elements);
     n.b.at = sn_ix_const(m, chunk * of->weights);
     return n;
@@ -120,9 +127,12 @@ static void put_weights(binding *b, sn_cursor at) {
     sn_contraction_copier c;
     int64_t depth = of->run * of->w.row.taps, columns = of->side * SN_BAND;
     sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of->weights * chunks(b)), planes;
-    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth), chunk = sn_ix_const(m, 0);
-    sn_val mask = sn_window_put_test(m, at, (sn_val){0}, column, columns * chunks(b));
-    if (chunks(b) > 1) chunk = sn_ix_divc(m, column, columns), column = sn_ix_modc(m, column, columns);
+    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth), chunk;
+    sn_val mask = {0};
+    if (sn_bands_in_turns(&b->of, of->weights * chunks(b)) != of->weights * chunks(b))
+        at = sn_at_end(b->of.k, sn_put_if(m, at, number, sn_ix_const(m, of->weights * chunks(b))));
+    chunk = sn_ix_modc(m, sn_ix_divc(m, column, columns), chunks(b));
+    column = sn_ix_modc(m, column, columns);
     sn_ix channel = sn_ix_modc(m, q, SN_BAND), step = step_of(b, &planes, chunk, channel);
     if (b->p.joined > 1) {
         sn_ix apart = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, column, b->p.own));
@@ -135,7 +145,9 @@ static void put_weights(binding *b, sn_cursor at) {
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
     if (mask.i) value = sn_put_op3(m, at, SN_LOP_SELECT, mask, value, sn_put_const(m, at, of->half, 0));
-    sn_put_store(m, at, b->of.weights, number, value);
+    sn_mma_operand lies = nest_of(b, 0).b;
+    lies.at = sn_ix_scale(m, chunk, of->weights);
+    sn_put_store(m, at, b->of.weights, sn_mma_offset(m, &lies, depth, column, q), value);
 }
 
 /* ---- results ---- */
@@ -239,6 +251,7 @@ static void new_buffers(binding *b) {
     if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
     b->of.weights =
         sn_local_new(m, "taps", of->half, SN_BUF_SHARED, sn_bands_in_turns(&b->of, of->weights * chunks(b)), 1);
+    sn_buf_get(m, b->of.weights)->swizzle = (uint32_t)(width_of(of->run * of->w.row.taps) * sn_dtype_bytes(of->half));
     if (!b->p.last) pieces = sn_bands_in_turns(&b->of, pieces);
     b->of.image = sn_local_new(m, "image", of->half, SN_BUF_SHARED, pieces * turned, 1);
     b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, b->p.sums * (b->p.last ? b->p.all : SN_BAND), 1);
