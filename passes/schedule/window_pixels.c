@@ -67,13 +67,20 @@ static bool has_channels_last(sn_window_pixels *p) {
     return sn_ix_is_multiple(m, e, w->steps) && sn_window_plane_stride(&p->b.w, p->own) == 0;
 }
 
+/* Neighbours that are channels of their own are planes side by side. */
+static void take_lanes(sn_window *w) {
+    w->n_planes *= w->n_lanes;
+    w->lanes = -1, w->n_lanes = 1;
+}
+
 bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                            const sn_schedule_shape *sh) {
     sn_window_bands *b = &p->b;
     *p = (sn_window_pixels){.parts = 0};
     if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
     *why_not = "pixels are of eight channels, or a few eights, whose results are eights, too";
-    if (b->w.lanes >= 0 || !find_groups(p)) return false;
+    take_lanes(&b->w);
+    if (!find_groups(p)) return false;
     *why_not = "neither pixels nor channels are neighbours in memory";
     p->last = b->w.column.unit > 1;
     if (p->last && !has_channels_last(p)) return false;
