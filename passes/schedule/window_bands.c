@@ -39,7 +39,7 @@ static bool is_half(const sn_window_bands *b, sn_val v) {
 static sn_mma instruction(const sn_window_bands *b) {
     for (sn_mma i = SN_MMA_NONE + 1; i < SN_N_MMAS; i++) {
         const sn_mma_info *mma = &sn_mmas[i];
-        if (sn_mma_is_async(i) || mma->sm > b->w.cx->target->sm || mma->operand != b->half) continue;
+        if (sn_mma_is_async(i) || mma->sm > b->w.cx->target->sm || mma->operand != b->factor) continue;
         if (mma->n == SN_BAND && mma->m == 2 * SN_BAND && mma->k == 2 * SN_BAND && mma->state == SN_F32) return i;
     }
     return SN_MMA_NONE;
@@ -57,9 +57,14 @@ static bool find_product(sn_window_bands *b) {
     bool right = product->in[1].i == w->value.i;
     if (!right && product->in[0].i != w->value.i) return false;
     b->weight = product->in[right ? 0 : 1];
-    b->half = sn_stmt_get(w->m, w->load)->dtype;
+    b->half = b->factor = sn_stmt_get(w->m, w->load)->dtype;
+    if (b->half == SN_F32) {
+        b->n_terms = sn_precision_terms((sn_precision)sn_kern_get(w->m, w->k)->sched.precision);
+        b->factor = SN_BF16;
+    }
     b->mma = instruction(b);
-    return b->weight.i != w->value.i && b->mma && is_half(b, w->value) && is_half(b, b->weight);
+    if (b->weight.i == w->value.i || !b->mma) return false;
+    return b->n_terms || (is_half(b, w->value) && is_half(b, b->weight));
 }
 
 /* ---- pieces ---- */
@@ -73,7 +78,7 @@ static void find_image(sn_window_bands *b) {
         if (r->in[0].i != mask.i || !is_zero(b, r->in[2])) return;
         r = def_of(b, r->in[1]);
     }
-    if (r->op != SN_LOP_CAST || r->in[0].i != load->result.i) return;
+    if (b->n_terms ? r != load : r->op != SN_LOP_CAST || r->in[0].i != load->result.i) return;
     b->image = load->result;
     b->mask = mask;
 }
@@ -204,7 +209,7 @@ bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx
     if (!sn_window_find(&b->w, why_not, cx, k, sh)) return false;
     *why_not = "matrix instructions do windows that move by one element, and sum up nothing else";
     if (b->w.column.step != 1 || (b->w.row.there && b->w.row.step != 1)) return false;
-    *why_not = "matrix instructions do halves times halves, summed in f32";
+    *why_not = "matrix instructions do halves times halves, or terms of f32, summed in f32";
     if (!find_product(b)) return false;
     find_image(b);
     find_images(b);
@@ -215,8 +220,8 @@ bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx
 bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                           const sn_schedule_shape *sh) {
     if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
-    *why_not = "bands are of windows whose elements are neighbours along a line";
-    if (b->w.lanes >= 0 || b->w.column.unit != 1) return false;
+    *why_not = "bands are of halves, whose neighbours lie along a line";
+    if (b->n_terms || b->w.lanes >= 0 || b->w.column.unit != 1) return false;
     find_alike(b);
     find_bands(b);
     *why_not = "windows reach over more than bands do";

@@ -23,16 +23,18 @@ enum { SN_BAND = 8 };
 typedef struct sn_window_bands {
     sn_window w;
     sn_mma mma;
-    sn_dtype half;
-    sn_val weight; /* what an element is multiplied by */
-    sn_val image;  /* the element as a half, if it is a load and no more: then threads copy pieces */
-    sn_val mask;   /* ... where it holds, the same for all of a piece; none: everywhere */
-    int64_t reach; /* places of a window along a row ... */
-    int64_t run;   /* ... and of a band: whole steps of an instruction */
-    int64_t piece; /* elements that are copied together */
-    int64_t lead;  /* places of a line in front of the first one, so that pieces are aligned */
-    int64_t first; /* the first result of a line is this one, 0 or less */
-    int64_t zeros; /* places that every line begins with, in front of the image, if pieces of whole lines do */
+    sn_dtype half;    /* of the elements in memory: halves ... */
+    sn_dtype factor;  /* ... which are multiplied; of f32: its terms (contract_terms.c) ... */
+    uint32_t n_terms; /* ... as many; 0: no */
+    sn_val weight;    /* what an element is multiplied by */
+    sn_val image;     /* the element as a half, if it is a load and no more: then threads copy pieces */
+    sn_val mask;      /* ... where it holds, the same for all of a piece; none: everywhere */
+    int64_t reach;    /* places of a window along a row ... */
+    int64_t run;      /* ... and of a band: whole steps of an instruction */
+    int64_t piece;    /* elements that are copied together */
+    int64_t lead;     /* places of a line in front of the first one, so that pieces are aligned */
+    int64_t first;    /* the first result of a line is this one, 0 or less */
+    int64_t zeros;    /* places that every line begins with, in front of the image, if pieces of whole lines do */
     int64_t
         images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
     int64_t alike; /* planes side by side that have the same elements: results of a group */
@@ -87,7 +89,7 @@ int64_t sn_bands_in_turns(const sn_bands_binding *b, int64_t n);
 sn_ix sn_bands_open_turns(sn_ix *x, sn_bands_binding *b, sn_cursor *at, int64_t n);
 /* At plane number `plane` and step number `step` of what is summed besides taps. */
 void sn_bands_start_copier(sn_bands_binding *b, sn_contraction_copier *c, sn_cursor at, sn_ix plane, sn_ix step);
-/* The half that v was widened from. */
+/* The half that v was widened from; of f32: v. */
 sn_val sn_bands_put_half(sn_bands_binding *b, sn_contraction_copier *c, sn_val v);
 /* The element is 0 outside of the lines of the block, of the places that windows have, and where its own mask says so. */
 sn_val sn_bands_put_element(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane);

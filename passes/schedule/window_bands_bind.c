@@ -50,6 +50,7 @@ static sn_val both(binding *b, sn_cursor at, sn_val x, sn_val y) {
 }
 
 sn_val sn_bands_put_half(binding *b, sn_contraction_copier *c, sn_val v) {
+    if (b->b.n_terms) return sn_contraction_copy(c, v);
     const sn_stmt_rec *r = sn_stmt_get(b->m, sn_val_get(b->m, v)->def);
     if (r->op == SN_LOP_CAST) return sn_contraction_copy(c, r->in[0]);
     if (r->op != SN_LOP_SELECT) return sn_put_const(b->m, c->at, b->b.half, 0);

@@ -12,6 +12,7 @@
  */
 #include "passes/schedule/window_pixels.h"
 
+#include "passes/schedule/contract_bind.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
 
@@ -24,7 +25,7 @@ enum {
     MOST_RUN = 128,
     MOST_BLOCKS = 8,
     MOST_WARPS = 8,
-    MOST_SIDE = 32 /* results */,
+    MOST_SIDE = 64 /* bytes */,
     BLOCK_ROWS = 16,
     BANKS = 16
 };
@@ -56,7 +57,7 @@ static bool has_channels_last(sn_window_pixels *p) {
     sn_module *m = w->m;
     sn_ix e = load->ix, zero = sn_ix_const(m, 0);
     int64_t c = 1;
-    if (!b->image.i || sn_buf_get(m, load->buf)->align < SN_BAND * sn_dtype_bytes(b->half)) return false;
+    if (!b->image.i || sn_buf_get(m, load->buf)->align < w->cx->target->vector_bytes) return false;
     for (uint32_t i = 0; i < w->nest->chain.n; i++) {
         sn_axis ax = sn_stmt_axis(m, w->nest->chain.at[i]);
         if (!sn_window_is_step(w, i)) continue;
@@ -80,6 +81,7 @@ bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ct
     if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
     *why_not = "pixels are of eight channels, or a few eights, whose results are eights, too";
     take_lanes(&b->w);
+    p->terms = b->n_terms ? b->n_terms : 1;
     if (!find_groups(p)) return false;
     *why_not = "neither pixels nor channels are neighbours in memory";
     p->last = b->w.column.unit > 1;
@@ -107,6 +109,12 @@ static int64_t pixels_of(const sn_window_bands *b, int64_t columns) {
     return 4 * least < 3 * whole ? least : whole;
 }
 
+/* Are sums of all terms longer than tensor cores may add up? */
+static bool is_long(const sn_window_pixels *p) {
+    int64_t steps = p->parts * p->b.w.row.taps * (p->b.run / sn_mmas[p->b.mma].k);
+    return p->terms == SN_MOST_TERMS && steps > SN_PRODUCT_CHAIN;
+}
+
 static bool divides_all(const sn_window_bands *b, int64_t n) {
     return b->columns % n == 0 && b->w.column.windows % n == 0;
 }
@@ -116,7 +124,8 @@ static void place(sn_window_pixels *p) {
     sn_window_bands *b = &p->b;
     int64_t groups = b->w.n_planes / b->images / p->outs, tiles = b->side, apart;
     p->many = 1;
-    while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 && 2 * p->many * p->outs <= MOST_SIDE)
+    while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 &&
+           2 * p->many * p->outs * sn_dtype_bytes(b->half) <= MOST_SIDE)
         p->many *= 2;
     tiles *= p->many;
     p->pass = p->last && tiles % 2 == 0 ? 2 : 1;
@@ -127,7 +136,7 @@ static void place(sn_window_pixels *p) {
         b->elements = sn_ceil_div(sn_window_all_turns(turns) * b->threads, chunks) * SN_BAND;
     }
     while (apart && b->elements / SN_BAND % SN_BAND != apart % SN_BAND) b->elements += SN_BAND;
-    b->stages = p->last && b->planes > 1 ? 2 : 1;
+    b->stages = p->last && b->planes > 1 && !b->n_terms ? 2 : 1;
     p->sums = sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
     for (p->wide = SN_BAND; p->wide > 1 && !p->last && !divides_all(b, p->wide);) p->wide /= 2;
     if (p->last) p->sums = SN_BAND * (p->pass + (p->pass > 1));
@@ -146,10 +155,10 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     b->lines = sn_window_places(&w->row, b->rows);
     p->all = warps * b->blocks * BLOCK_ROWS;
     if (p->all < b->rows * b->groups) return false;
-    b->side = SN_BANDS_SUMS / (b->blocks * 4);
+    b->side = SN_BANDS_SUMS / (b->blocks * 4 * sn_terms_products((uint32_t)p->terms));
     if (b->side > p->outs / SN_BAND) b->side = p->outs / SN_BAND;
     while (b->side > 1 && p->outs / SN_BAND % b->side) b->side--;
-    if (b->side < 1 || (p->joined > 1 && b->side * SN_BAND != p->outs)) return false;
+    if (b->side < 1 || is_long(p) || (p->joined > 1 && b->side * SN_BAND != p->outs)) return false;
     int64_t pixels = p->all - 1 + (w->row.taps - 1) * llabs(w->row.dilation) * b->groups + b->run / SN_BAND;
     p->filled = sn_ceil_div(pixels, b->groups) * b->groups * SN_BAND;
     b->weights = b->side * SN_BAND * b->run * w->row.taps;
@@ -165,13 +174,16 @@ static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
 static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts; }
+/* Of terms, for one of elements. */
+static double products(const sn_window_pixels *p) { return sn_terms_products((uint32_t)p->terms); }
 static double sums_of(const sn_window_pixels *p) { return (double)(p->sums * (p->last ? p->all : SN_BAND)); }
 
 /* Shared memory: images and weights as halves, sums of a pass. */
 static double bytes_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double halves = (double)(chunks(p) * (b->elements * b->stages + b->weights)) * sn_dtype_bytes(b->half);
-    return halves + sums_of(p) * sn_dtype_bytes(SN_F32);
+    double images = (double)(chunks(p) * b->elements * b->stages * p->terms);
+    double weights = (double)(chunks(p) * b->weights) * products(p);
+    return (images + weights) * sn_dtype_bytes(b->factor) + sums_of(p) * sn_dtype_bytes(SN_F32);
 }
 
 /* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
@@ -184,7 +196,7 @@ static double loaded(const sn_window_bands *b) {
 /* Instructions of a warp that multiply for an image. */
 static double products_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    return (double)(chunks(p) * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k));
+    return (double)(chunks(p) * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k)) * products(p);
 }
 
 /* Of all threads for an image. */
@@ -194,9 +206,10 @@ static double instructions(const sn_window_pixels *p) {
            outs = (double)(p->many * b->side * SN_BAND);
     double results = outs * (double)(b->rows * b->columns), sums = outs * (double)p->all;
     double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + (double)((2 * b->piece + 1) * SN_BAND);
-    double issued =
-        pieces * each + 2 * sums + results / (double)p->wide * SN_WINDOW_PASS + results * (1 + b->w.rest_ops);
-    issued += (double)(chunks(p) * b->weights) * SN_BANDS_WEIGHT / (double)b->planes;
+    double terms = b->n_terms ? pieces * (double)(b->piece * SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
+    double issued = terms + pieces * each + (1 + products(p)) * sums + results / (double)p->wide * SN_WINDOW_PASS +
+                    results * (1 + b->w.rest_ops);
+    issued += (double)(chunks(p) * b->weights) * SN_BANDS_WEIGHT * (double)p->terms / (double)b->planes;
     return issued + (double)b->threads * SN_WINDOW_BEGIN;
 }
 
@@ -205,15 +218,16 @@ static double moved(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double warps = (double)b->threads / SN_WARP, rows = (double)(b->w.row.taps * (b->run / sn_mmas[b->mma].k));
     double steps = warps * rows * (double)chunks(p), sums = (double)(p->many * b->side * SN_BAND * p->all);
-    double copied = (double)(chunks(p) * p->filled) * sn_dtype_bytes(b->half) * (double)b->piece;
-    double factors = steps * SN_LINE * ((double)b->blocks * 4 * loaded(b) + (double)b->side * 2);
+    double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor) * (double)b->piece;
+    double left = (double)b->blocks * 4 * loaded(b) * (double)p->terms, right = (double)b->side * 2 * products(p);
+    double factors = steps * SN_LINE * (left + right);
     return (copied + factors + 2 * sums * sn_dtype_bytes(SN_F32)) / SN_LINE;
 }
 
 static double registers(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double parts = (double)(b->blocks * (b->run / sn_mmas[b->mma].k)) * 4;
-    return 2 * SN_OTHER_REGS + (double)(b->blocks * b->side * 4) + parts * (loaded(b) < 1 ? 1.5 : 1);
+    return 2 * SN_OTHER_REGS + (double)(b->blocks * b->side * 4) * products(p) + parts * (loaded(b) < 1 ? 1.5 : 1);
 }
 
 static double count_cycles(const sn_window_pixels *p) {

@@ -24,6 +24,7 @@ typedef struct sn_window_pixels {
     int64_t own;    /* ... results of a group ... */
     int64_t outs;   /* ... and of what is one */
     int64_t parts;  /* eights of channels of that */
+    int64_t terms;  /* of an element: 1, but of f32 */
     /* Of a header: */
     int64_t many;   /* of those that a block has side by side: neighbours in memory, where channels lie innermost */
     int64_t all;    /* rows of the product */

@@ -15,15 +15,20 @@
  *
  * Row number `groups * row + pixel` of the product is a pixel, so that all lines of a plane are one product.
  */
+#include "passes/schedule/contract_bind.h"
 #include "passes/schedule/schedules.h"
 #include "passes/schedule/window_pixels.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 typedef struct binding {
     sn_bands_binding of;
     sn_window_pixels p;
+    /* By terms (of halves the first one alone): of elements, of their taps; sums of a term of elements by all terms that it is multiplied by */
+    sn_buf images[SN_MOST_TERMS], taps[SN_MOST_TERMS], accs[SN_MOST_TERMS];
     sn_buf turn, sums;
+    sn_buf own; /* sums of f32 that a warp has put together */
 } binding;
 
 /* ---- operands ---- */
@@ -37,8 +42,11 @@ static int64_t width_of(int64_t depth) {
     return width;
 }
 
-/* Of an eight of channels of those at hand. */
-static sn_mma_nest nest_of(const binding *b, int64_t chunk) {
+/* Terms that a term of elements is multiplied by: side by side, what is small is left out. */
+static int64_t beside(const binding *b, int64_t term) { return b->p.terms - term; }
+
+/* Of an eight of channels of those at hand, and a term of it. */
+static sn_mma_nest nest_of(const binding *b, int64_t chunk, int64_t term) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t taps = of->w.row.taps;
@@ -46,15 +54,15 @@ static sn_mma_nest nest_of(const binding *b, int64_t chunk) {
                      .threads = (uint32_t)of->threads,
                      .columns = 1,
                      .tiles_m = (uint32_t)of->blocks,
-                     .tiles_n = (uint32_t)of->side,
+                     .tiles_n = (uint32_t)(of->side * beside(b, term)),
                      .depth = of->run * taps,
-                     .state = b->of.acc};
+                     .state = b->accs[term]};
     n.rank = sn_ix_const(m, 0);
-    n.a = (sn_mma_operand){.buf = b->of.image, .width = SN_BAND, .run = of->run};
+    n.a = (sn_mma_operand){.buf = b->images[term], .width = SN_BAND, .run = of->run};
     n.a.jump = taps > 1 ? llabs(of->w.row.dilation) * SN_BAND * of->groups : 0;
-    n.b = (sn_mma_operand){.buf = b->of.weights, .rows = SN_BAND * of->side, .width = width_of(n.depth)};
+    n.b = (sn_mma_operand){.buf = b->taps[term], .rows = SN_BAND * n.tiles_n, .width = width_of(n.depth)};
     n.a.at = sn_ix_const(m, chunk * of->elements);
-    n.b.at = sn_ix_const(m, chunk * of->weights);
+    n.b.at = sn_ix_const(m, chunk * of->weights * beside(b, term));
     return n;
 }
 
@@ -76,6 +84,13 @@ static sn_val put_element(binding *b, sn_cursor at, sn_ix chunk, sn_ix c, sn_ix 
     return x;
 }
 
+/* The element, or its terms, to shared memory. */
+static void put_factor(binding *b, sn_cursor at, sn_ix offset, sn_val x) {
+    uint32_t n = b->p.b.n_terms;
+    if (!n) sn_put_store(b->of.m, at, b->images[0], offset, x);
+    else sn_terms_store(b->of.m, at, sn_terms_scale(b->of.m, at, x, n), n, b->images, offset);
+}
+
 /* Channels of a piece are loaded along the line, and stored pixel by pixel. */
 static void put_turned(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
@@ -95,7 +110,7 @@ static void put_turned(binding *b, sn_cursor at) {
     sn_ix pixel = sn_open_loop(m, &at, "p", piece, SN_AXIS_UNROLL);
     c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
     value = sn_put_load(m, at, b->turn, sn_ix_fma(m, own, x, sn_ix_fma(m, piece, c, pixel)));
-    sn_put_store(m, at, b->of.image, sn_ix_fma(m, own, number, sn_ix_fma(m, SN_BAND, pixel, c)), value);
+    put_factor(b, at, sn_ix_fma(m, own, number, sn_ix_fma(m, SN_BAND, pixel, c)), value);
 }
 
 /* Channels that lie side by side are copied by eights; in a pipe one image ahead, while warps multiply. */
@@ -110,7 +125,7 @@ static void put_copied(binding *b, sn_cursor at) {
     b->of.inside = (sn_val){0};
     sn_ix c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR), to = sn_ix_fma(m, of->elements, chunk, c);
     sn_val value = put_element(b, at, chunk, c, line, place, sn_ix_const(m, 0));
-    sn_put_store(m, at, b->of.image, sn_ix_fma(m, SN_BAND, pixel, to), value);
+    put_factor(b, at, sn_ix_fma(m, SN_BAND, pixel, to), value);
     if (of->stages == 1) return;
     sn_stmt_get(m, threads)->bulk = true;
     sn_stmt_get(m, pipe.parent)->pipe = (uint32_t)of->stages;
@@ -119,6 +134,23 @@ static void put_copied(binding *b, sn_cursor at) {
 
 static sn_val both(sn_module *m, sn_cursor at, sn_val x, sn_val y) {
     return !x.i ? y : !y.i ? x : sn_put_op2(m, at, SN_LOP_AND, x, y);
+}
+
+/* Its terms go behind each other's columns, for each term that they are multiplied by. */
+static void put_taps(binding *b, sn_cursor at, sn_val x, sn_ix q, sn_ix column, sn_ix chunk) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    sn_val rest = of->n_terms ? sn_terms_scale(m, at, x, of->n_terms) : x, term = rest;
+    for (int64_t t = 0; t < b->p.terms; t++) {
+        if (of->n_terms) term = sn_put_cast(m, at, SN_BF16, rest);
+        for (int64_t left = 0; left + t < b->p.terms; left++) {
+            sn_mma_nest n = nest_of(b, 0, left);
+            n.b.at = sn_ix_scale(m, chunk, of->weights * beside(b, left));
+            sn_ix own = sn_ix_addc(m, column, t * of->side * SN_BAND);
+            sn_put_store(m, at, b->taps[left], sn_mma_offset(m, &n.b, n.depth, own, q), term);
+        }
+        if (t + 1 < b->p.terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, term));
+    }
 }
 
 static void put_weights(binding *b, sn_cursor at) {
@@ -145,25 +177,123 @@ static void put_weights(binding *b, sn_cursor at) {
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
     if (mask.i) value = sn_put_op3(m, at, SN_LOP_SELECT, mask, value, sn_put_const(m, at, of->half, 0));
-    sn_mma_operand lies = nest_of(b, 0).b;
-    lies.at = sn_ix_scale(m, chunk, of->weights);
-    sn_put_store(m, at, b->of.weights, sn_mma_offset(m, &lies, depth, column, q), value);
+    put_taps(b, at, value, q, column, chunk);
 }
 
 /* ---- results ---- */
 
-/* Eight planes of results, number j of those that a warp has, number `to` of the pass. */
-static void put_sums(binding *b, sn_cursor at, int64_t j, int64_t to) {
+static void put_zeros(binding *b, sn_cursor at) {
     sn_module *m = b->of.m;
-    sn_mma_nest n = nest_of(b, 0);
     sn_ix x = sn_open_loop(m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
-    sn_ix h = sn_open_loop(m, &at, "h", b->p.b.blocks, SN_AXIS_UNROLL),
-          e = sn_open_loop(m, &at, "e", sn_mma_elements(n.mma), SN_AXIS_UNROLL), zero = sn_ix_const(m, 0);
-    sn_ix row = sn_mma_row(m, &n, x, h, e), column = sn_mma_column(m, &n, x, zero, e);
-    sn_val sum = sn_put_load(m, at, b->of.acc, sn_mma_element(m, &n, x, h, sn_ix_const(m, j), e));
-    if (b->p.last) row = sn_ix_fma(m, b->p.sums, row, sn_ix_addc(m, column, to * SN_BAND));
-    else row = sn_ix_fma(m, b->p.sums, column, row);
-    sn_put_store(m, at, b->sums, row, sum);
+    for (int64_t t = 0; t < b->p.terms; t++) {
+        sn_mma_nest n = nest_of(b, 0, t);
+        sn_cursor in = at;
+        sn_ix i = sn_open_loop(m, &in, "i", sn_mma_private(&n), SN_AXIS_UNROLL);
+        sn_put_store(m, in, b->accs[t], sn_ix_fma(m, sn_mma_private(&n), x, i), sn_put_const(m, in, SN_F32, 0));
+    }
+}
+
+/* Of a row of the product and a column of eight planes, number `to` of the pass: its place in shared memory. */
+static sn_ix sum_at(binding *b, sn_ix row, sn_ix column, int64_t to) {
+    sn_module *m = b->of.m;
+    return b->p.last ? sn_ix_fma(m, b->p.sums, row, sn_ix_addc(m, column, to * SN_BAND))
+                     : sn_ix_fma(m, b->p.sums, column, row);
+}
+
+/* Of all products of terms, small ones first; without their scale. */
+static sn_val put_sum(binding *b, sn_cursor at, sn_ix x, sn_ix h, sn_ix e, int64_t j) {
+    sn_module *m = b->of.m;
+    sn_val sum = {0};
+    for (uint32_t i = 0; i < sn_terms_products((uint32_t)b->p.terms); i++) {
+        sn_terms_pair pair = sn_terms_pair_of((uint32_t)b->p.terms, i);
+        sn_mma_nest n = nest_of(b, 0, pair.left);
+        sn_ix tile = sn_ix_const(m, pair.right * b->p.b.side + j);
+        sn_val part = sn_put_load(m, at, b->accs[pair.left], sn_mma_element(m, &n, x, h, tile, e));
+        sum = sum.i ? sn_put_op2(m, at, SN_LOP_ADD, sum, part) : part;
+    }
+    if (b->p.terms == 1) return sum;
+    return sn_put_op2(m, at, SN_LOP_MUL, sum, sn_put_const(m, at, SN_F32, ldexp(1, -2 * SN_TERMS_SCALE)));
+}
+
+/* The sum itself, of plane `plane` of the block, by one thread. */
+static sn_val put_again(binding *b, sn_cursor at, sn_ix plane, sn_ix row, sn_ix column) {
+    static const sn_comb SUM[] = {SN_COMB_SUM};
+    static const sn_dtype f32 = SN_F32;
+    const sn_window *w = &b->p.b.w;
+    sn_module *m = b->of.m;
+    sn_stmt sums[SN_MAX_CHAIN];
+    sn_ix steps[SN_MAX_CHAIN];
+    sn_contraction_copier c;
+    for (uint32_t i = 0; i < w->nest->chain.n; i++) {
+        sn_axis ax = sn_axis_new(m, "r", sn_stmt_extent(m, w->nest->chain.at[i]));
+        sums[i] = sn_put_reduce(m, at, ax, SN_AXIS_SEQ, SUM, 1, &f32);
+        steps[i] = sn_ix_axis(m, ax);
+        at = sn_at_end(b->of.k, sums[i]);
+    }
+    sn_contraction_copier_start(&c, b->of.cx, at, b->of.n_vals);
+    c.n += sn_window_planes(c.axes + c.n, c.with + c.n, w, plane);
+    if (w->row.there) sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->row.outer]), row);
+    sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), column);
+    for (uint32_t i = 0; i < w->nest->chain.n; i++)
+        sn_window_set_axis(&c, sn_stmt_axis(m, w->nest->chain.at[i]), steps[i]);
+    sn_val x = sn_contraction_copy(&c, sn_stmt_get(m, sn_stmt_get(m, w->inner)->last)->in[0]);
+    for (uint32_t i = w->nest->chain.n; i-- > 0; x = sn_stmt_get(m, sums[i])->result)
+        sn_put_yield(m, sn_at_end(b->of.k, sums[i]), &x, 1);
+    return x;
+}
+
+/* Sums that are not below 2^80 may be none: the thread that has them adds up the products themselves. */
+static void put_bad_again(binding *b, sn_cursor at, sn_ix x, int64_t first, int64_t to) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    sn_mma_nest n = nest_of(b, 0, 0);
+    sn_ix h = sn_open_loop(m, &at, "h", of->blocks, SN_AXIS_SEQ),
+          e = sn_open_loop(m, &at, "e", sn_mma_elements(n.mma), SN_AXIS_SEQ);
+    sn_ix number = sn_mma_row(m, &n, x, h, e), plane = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e);
+    sn_ix at_sum = sum_at(b, number, plane, to), row = sn_ix_divc(m, number, of->groups);
+    sn_ix column = sn_ix_addc(m, sn_ix_modc(m, number, of->groups), -of->lead);
+    sn_val bad = sn_terms_bad(m, at, sn_put_load(m, at, b->sums, at_sum), -2 * SN_TERMS_SCALE);
+    bad = sn_window_put_test(m, at, bad, row, of->rows);
+    bad = sn_window_put_test(m, at, bad, column, of->columns);
+    row = sn_ix_add(m, b->of.row, row), column = sn_ix_add(m, b->of.column, column);
+    bad = sn_window_put_test(m, at, bad, row, of->w.row.windows);
+    bad = sn_window_put_test(m, at, bad, column, of->w.column.windows);
+    at = sn_at_end(b->of.k, sn_put_if(m, at, sn_terms_test(m, at, bad), sn_ix_const(m, 1)));
+    plane = sn_ix_add(m, b->of.plane, sn_ix_addc(m, plane, first));
+    sn_put_store(m, at, b->sums, at_sum, put_again(b, at, plane, row, column));
+}
+
+static void put_checked(binding *b, sn_cursor at, sn_ix x, int64_t first, int64_t to) {
+    static const sn_comb MOST[] = {SN_COMB_MAX}; /* one instruction for each; nan where one is */
+    static const sn_dtype f32 = SN_F32;
+    sn_module *m = b->of.m;
+    int64_t own = b->p.b.blocks * sn_mma_elements(b->p.b.mma);
+    sn_axis ax = sn_axis_new(m, "e", sn_ix_const(m, own));
+    sn_stmt most = sn_put_reduce(m, at, ax, SN_AXIS_UNROLL, MOST, 1, &f32);
+    sn_cursor in = sn_at_end(b->of.k, most);
+    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, b->own, sn_ix_fma(m, own, x, sn_ix_axis(m, ax))));
+    sn_put_yield(m, in, &size, 1);
+    sn_val bad = sn_terms_bad(m, at, sn_stmt_get(m, most)->result, -2 * SN_TERMS_SCALE);
+    at = sn_at_end(b->of.k, sn_put_if(m, at, sn_terms_test(m, at, bad), sn_ix_const(m, 1)));
+    put_bad_again(b, at, x, first, to);
+}
+
+/* Eight planes of results, number j of those that a warp has, number `to` of the pass; the first is number `first` of the block's. */
+static void put_sums(binding *b, sn_cursor at, int64_t j, int64_t first, int64_t to) {
+    sn_module *m = b->of.m;
+    sn_mma_nest n = nest_of(b, 0, 0);
+    int64_t own = b->p.b.blocks * sn_mma_elements(n.mma);
+    sn_ix x = sn_open_loop(m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
+    sn_cursor in = at;
+    sn_ix h = sn_open_loop(m, &in, "h", b->p.b.blocks, SN_AXIS_UNROLL),
+          e = sn_open_loop(m, &in, "e", sn_mma_elements(n.mma), SN_AXIS_UNROLL);
+    sn_val sum = put_sum(b, in, x, h, e, j);
+    sn_ix row = sn_mma_row(m, &n, x, h, e), column = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e);
+    sn_put_store(m, in, b->sums, sum_at(b, row, column, to), sum);
+    if (b->p.terms == 1) return;
+    sn_ix at_own = sn_ix_fma(m, own, x, sn_ix_fma(m, sn_mma_elements(n.mma), h, e));
+    sn_put_store(m, in, b->own, at_own, sum);
+    put_checked(b, at, x, first, to);
 }
 
 /* Where a thread's results are: their first plane, counted from the block's, and their windows. */
@@ -230,30 +360,34 @@ static void put_results(binding *b, sn_cursor at, int64_t first) {
 static void put_tiles(binding *b, sn_cursor at) {
     int64_t side = b->p.b.side, tiles = b->p.many * side;
     for (int64_t t = 0; t < tiles; t++) {
-        if (t % side == 0) {
-            sn_bands_put_zeros(&b->of, at);
-            for (int64_t part = 0; part < b->p.parts; part++) {
-                sn_mma_nest n = nest_of(b, t / side * b->p.parts + part);
+        if (t % side == 0) put_zeros(b, at);
+        for (int64_t part = 0; part < b->p.parts && t % side == 0; part++)
+            for (int64_t term = b->p.terms; term-- > 0;) {
+                sn_mma_nest n = nest_of(b, t / side * b->p.parts + part, term);
                 sn_mma_put(b->of.m, at, &n);
             }
-        }
-        put_sums(b, at, t % side, t % b->p.pass);
+        put_sums(b, at, t % side, t * SN_BAND, t % b->p.pass);
         if ((t + 1) % b->p.pass == 0) put_results(b, at, (t + 1 - b->p.pass) * SN_BAND);
     }
 }
 
 static void new_buffers(binding *b) {
+    static const char *const IMAGES[] = {"image", "image_m", "image_l"}, *const TAPS[] = {"taps", "taps_m", "taps_l"},
+                             *const ACCS[] = {"acc", "acc_m", "acc_l"};
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    int64_t own = of->blocks * of->side * sn_mma_elements(of->mma), turned = SN_BAND * of->piece;
-    int64_t pieces = of->elements / turned * chunks(b);
-    b->of.acc = sn_local_new(m, "acc", SN_F32, SN_BUF_REG, own, of->threads);
-    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
-    b->of.weights =
-        sn_local_new(m, "taps", of->half, SN_BUF_SHARED, sn_bands_in_turns(&b->of, of->weights * chunks(b)), 1);
-    sn_buf_get(m, b->of.weights)->swizzle = (uint32_t)(width_of(of->run * of->w.row.taps) * sn_dtype_bytes(of->half));
+    int64_t turned = SN_BAND * of->piece, pieces = of->elements / turned * chunks(b);
+    int64_t own = of->blocks * sn_mma_elements(of->mma), width = width_of(of->run * of->w.row.taps);
     if (!b->p.last) pieces = sn_bands_in_turns(&b->of, pieces);
-    b->of.image = sn_local_new(m, "image", of->half, SN_BUF_SHARED, pieces * turned, 1);
+    for (int64_t t = 0; t < b->p.terms; t++) {
+        int64_t tiles = of->side * beside(b, t), taps = of->weights * chunks(b) * beside(b, t);
+        b->accs[t] = sn_local_new(m, ACCS[t], SN_F32, SN_BUF_REG, own * tiles, of->threads);
+        b->taps[t] = sn_local_new(m, TAPS[t], of->factor, SN_BUF_SHARED, taps, 1);
+        sn_buf_get(m, b->taps[t])->swizzle = (uint32_t)(width * sn_dtype_bytes(of->factor));
+        b->images[t] = sn_local_new(m, IMAGES[t], of->factor, SN_BUF_SHARED, pieces * turned, 1);
+    }
+    if (b->p.terms > 1) b->own = sn_local_new(m, "own", SN_F32, SN_BUF_REG, own, of->threads);
+    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
     b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, b->p.sums * (b->p.last ? b->p.all : SN_BAND), 1);
 }
 
