@@ -219,13 +219,18 @@ typedef struct banded {
 
 enum { BAND = 8, BAND_STEP = 16, BAND_WIDEST = 64, BAND_SIDE = 4 };
 
+static bool moves_by_one(const shape *s) {
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->g.stride[k] != 1) return false;
+    return true;
+}
+
 static bool is_banded(banded *out, const shape *s) {
     uint32_t last = s->rank - 1;
     int64_t width = s->weights[last], reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
     int64_t steps = whole(BAND - 1 + reach, BAND_STEP), piece = BAND;
-    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST) return false;
-    for (uint32_t k = 0; k < s->g.n; k++)
-        if (s->g.stride[k] != 1) return false;
+    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST || !moves_by_one(s))
+        return false;
     while (s->image[last] % piece) piece /= 2;
     *out = (banded){.pixels = (double)(s->result[0] * s->pixels), .image = (double)s->image[0], .piece = (double)piece};
     out->pixels *= (double)(whole(line + reach - 1, BAND) * BAND) / (double)line;
@@ -252,21 +257,26 @@ static double bands_cycles(const sn_target *t, const shape *s) {
 
 /* Of matrix instructions that do windows of a few eights of channels as rows of pixels (passes/schedule/window_pixels.h), with what turns
  * pixels and results in shared memory; 0: they do it not. */
-static double pixels_cycles(const sn_target *t, const shape *s) {
-    enum { ROWS = 128, ISSUES = 128, PRODUCT = 2, LOADS = 3, TURNED = 12, MOST = 32 };
-    int64_t width = s->weights[s->rank - 1], out = s->result[1] / s->g.groups, last = s->rank - 1;
-    int64_t channels = s->weights[1];
-    banded b;
+static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
+    enum { ROWS = 128, ISSUES = 128, PRODUCT = 2, LOADS = 3, TURNED = 12, TERM = 4, MOST = 32 };
+    const sn_target *t = cx->target;
+    sn_product product = {.node = x, .dtype = s->dtype};
+    sn_choice_question q = {.target = t, .m = cx->m, .product = &product};
+    double each = sn_choice_products(&q, s->dtype), terms = each > 3 ? 3 : each > 1 ? 2 : 1; /* 6, 3, 1 */
+    int64_t width = s->weights[s->rank - 1], line = s->result[s->rank - 1], channels = s->weights[1];
+    int64_t reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, out = s->result[1] / s->g.groups;
+    double image = (double)s->image[0], pixels = (double)(s->result[0] * s->pixels / line);
     if (channels < BAND && BAND % channels == 0) out *= BAND / channels, channels = BAND;
-    if (!is_banded(&b, s) || channels % BAND || channels > MOST || out % BAND) return 0;
-    int64_t reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
-    double pixels = (double)(s->result[0] * s->pixels / line * whole(line + reach - 1, BAND) * BAND);
+    if (!moves_by_one(s) || channels % BAND || channels > MOST || out % BAND || reach > BAND) return 0;
+    for (uint32_t k = 1; k < s->rank; k++) image *= (double)s->image[k];
+    pixels *= (double)(whole(line + reach - 1, BAND) * BAND);
     double results = pixels * (double)s->result[1], steps = (double)(s->taps / width * whole(reach * BAND, BAND_STEP));
-    double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT;
-    double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS;
-    double issued = (b.image / BAND * SN_CHOICE_BANDS_PIECE + results * PRODUCT) / ISSUES;
-    double memory = (b.image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
-    double longest = more(more(products, memory), more(moved, issued)), all = products + memory + moved + issued;
+    double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT * each;
+    double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS * terms;
+    double issued = image * (SN_CHOICE_BANDS_PIECE / BAND + terms * TERM) + results * (PRODUCT + each);
+    double memory = (image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
+    double parts[] = {products, moved, issued / ISSUES, memory}, longest = 0, all = 0;
+    for (uint32_t k = 0; k < SN_COUNT(parts); k++) longest = more(longest, parts[k]), all += parts[k];
     return (longest + (all - longest) / BAND_SIDE) / t->units + SN_CHOICE_BEGIN;
 }
 
@@ -323,7 +333,7 @@ static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_
     double others = 0;
     if (image_offered && !either)
         others = conversion_cycles(cx->target, s, s->image) + conversion_cycles(cx->target, s, s->result);
-    double pixels = pixels_cycles(cx->target, s), boxes = copies;
+    double pixels = pixels_cycles(cx, x, s), boxes = copies;
     if (together) boxes += ways_of(cx, x, s, mma, together).boxes;
     if (pixels > 0 && (!together || pixels < boxes)) return SN_LAYOUT_ANY;
     if (together && pays(cx, x, s, mma, together, copies, others)) return SN_LAYOUT_LAST;
