@@ -207,8 +207,6 @@ bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx
                            const sn_schedule_shape *sh) {
     *b = (sn_window_bands){.half = SN_F32};
     if (!sn_window_find(&b->w, why_not, cx, k, sh)) return false;
-    *why_not = "matrix instructions do windows that move by one element, and sum up nothing else";
-    if (b->w.column.step != 1 || (b->w.row.there && b->w.row.step != 1)) return false;
     *why_not = "matrix instructions do halves times halves, or terms of f32, summed in f32";
     if (!find_product(b)) return false;
     find_image(b);
@@ -220,7 +218,8 @@ bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx
 bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                           const sn_schedule_shape *sh) {
     if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
-    *why_not = "bands are of halves, whose neighbours lie along a line";
+    *why_not = "bands are of halves, whose neighbours lie along a line, and of windows that move by one";
+    if (b->w.column.step != 1 || (b->w.row.there && b->w.row.step != 1)) return false;
     if (b->n_terms || b->w.lanes >= 0 || b->w.column.unit != 1) return false;
     find_alike(b);
     find_bands(b);

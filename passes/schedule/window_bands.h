@@ -51,7 +51,7 @@ typedef struct sn_window_bands {
 
 /* ---- window_bands.c ---- */
 
-/* Are they windows of halves that move by one place, which a matrix instruction could multiply? */
+/* Are they windows of halves or of f32 that a matrix instruction could multiply? */
 bool sn_window_halves_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                            const sn_schedule_shape *sh);
 bool sn_window_bands_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,

@@ -74,6 +74,20 @@ static void take_lanes(sn_window *w) {
     w->lanes = -1, w->n_lanes = 1;
 }
 
+static bool find_phases(sn_window_pixels *p) {
+    sn_window_bands *b = &p->b;
+    const sn_window_line *row = &b->w.row, *column = &b->w.column;
+    p->down = row->there ? row->step : 1, p->across = column->step;
+    p->phases = p->down * p->across;
+    if (p->down > 2 || p->across > 2 || (p->down > 1 && llabs(row->dilation) != 1)) return false;
+    p->taps = p->down > 1 ? sn_ceil_div(row->taps, p->down) : row->taps;
+    p->apart = p->down > 1 ? 1 : llabs(row->dilation);
+    p->shift = p->across > 1 ? 0 : b->lead;
+    int64_t reach = p->across > 1 ? (b->lead + b->reach - 1) / p->across + 1 : b->reach;
+    b->run = sn_ceil_div(reach * SN_BAND, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
+    return true;
+}
+
 bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                            const sn_schedule_shape *sh) {
     sn_window_bands *b = &p->b;
@@ -87,8 +101,8 @@ bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ct
     p->last = b->w.column.unit > 1;
     if (p->last && !has_channels_last(p)) return false;
     sn_window_bands_find_piece(b, p->last ? 1 : MOST_PIECE);
-    b->first = -b->lead;
-    b->run = sn_ceil_div(b->reach * SN_BAND, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
+    *why_not = "windows move by one place or two, and their taps do not lie apart then";
+    if (!find_phases(p)) return false;
     *why_not = "windows reach over more than rows of a product do";
     return b->run <= MOST_RUN;
 }
@@ -102,16 +116,18 @@ bool sn_schedule_window_pixels_applies(const char **why_not, sn_pass_ctx *cx, sn
 
 /* Pixels of a line; the last ones may be those that the next line begins with. Lines of whole eights have their parts in registers for the
  * next row of taps, which is worth a few pixels. */
-static int64_t pixels_of(const sn_window_bands *b, int64_t columns) {
+static int64_t pixels_of(const sn_window_pixels *p, int64_t columns) {
+    const sn_window_bands *b = &p->b;
     int64_t zeros = columns == b->w.column.windows ? b->zeros : 0, n = columns + b->lead + b->reach - 1 - zeros;
-    if (n < columns + b->lead) n = columns + b->lead;
+    if (p->across > 1) n = columns + (b->lead + b->reach - 1) / p->across;
+    else if (n < columns + b->lead) n = columns + b->lead;
     int64_t whole = sn_ceil_div(n, SN_BAND) * SN_BAND, least = sn_ceil_div(n, b->piece) * b->piece;
     return 4 * least < 3 * whole ? least : whole;
 }
 
 /* Are sums of all terms longer than tensor cores may add up? */
 static bool is_long(const sn_window_pixels *p) {
-    int64_t steps = p->parts * p->b.w.row.taps * (p->b.run / sn_mmas[p->b.mma].k);
+    int64_t steps = p->phases * p->parts * p->taps * (p->b.run / sn_mmas[p->b.mma].k);
     return p->terms == SN_MOST_TERMS && steps > SN_PRODUCT_CHAIN;
 }
 
@@ -136,7 +152,7 @@ static void place(sn_window_pixels *p) {
         b->elements = sn_ceil_div(sn_window_all_turns(turns) * b->threads, chunks) * SN_BAND;
     }
     while (apart && b->elements / SN_BAND % SN_BAND != apart % SN_BAND) b->elements += SN_BAND;
-    b->stages = p->last && b->planes > 1 && !b->n_terms ? 2 : 1;
+    b->stages = p->last && b->planes > 1 && !b->n_terms && p->phases == 1 ? 2 : 1;
     p->sums = sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
     for (p->wide = SN_BAND; p->wide > 1 && !p->last && !divides_all(b, p->wide);) p->wide /= 2;
     if (p->last) p->sums = SN_BAND * (p->pass + (p->pass > 1));
@@ -151,7 +167,7 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     if (!b->rows || !b->columns || !b->planes || !b->blocks || !warps || sc->block_x % SN_WARP) return false;
     if (b->rows > w->row.windows || b->columns > w->column.windows || b->images % b->planes) return false;
     if (b->columns < w->column.windows && b->columns % SN_BAND) return false;
-    b->groups = pixels_of(b, b->columns);
+    b->groups = pixels_of(p, b->columns);
     b->lines = sn_window_places(&w->row, b->rows);
     p->all = warps * b->blocks * BLOCK_ROWS;
     if (p->all < b->rows * b->groups) return false;
@@ -159,9 +175,9 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     if (b->side > p->outs / SN_BAND) b->side = p->outs / SN_BAND;
     while (b->side > 1 && p->outs / SN_BAND % b->side) b->side--;
     if (b->side < 1 || is_long(p) || (p->joined > 1 && b->side * SN_BAND != p->outs)) return false;
-    int64_t pixels = p->all - 1 + (w->row.taps - 1) * llabs(w->row.dilation) * b->groups + b->run / SN_BAND;
+    int64_t pixels = p->all - 1 + (p->taps - 1) * p->apart * b->groups + b->run / SN_BAND;
     p->filled = sn_ceil_div(pixels, b->groups) * b->groups * SN_BAND;
-    b->weights = b->side * SN_BAND * b->run * w->row.taps;
+    b->weights = b->side * SN_BAND * b->run * p->taps;
     b->at_hand = w->steps;
     b->grid[0] = b->images / b->planes;
     place(p);
@@ -173,7 +189,7 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts; }
+static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts * p->phases; }
 /* Of terms, for one of elements. */
 static double products(const sn_window_pixels *p) { return sn_terms_products((uint32_t)p->terms); }
 static double sums_of(const sn_window_pixels *p) { return (double)(p->sums * (p->last ? p->all : SN_BAND)); }
@@ -187,8 +203,9 @@ static double bytes_of(const sn_window_pixels *p) {
 }
 
 /* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
-static double loaded(const sn_window_bands *b) {
-    double lines = (double)(b->blocks * BLOCK_ROWS) / (double)b->groups, taps = (double)b->w.row.taps;
+static double loaded(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double lines = (double)(b->blocks * BLOCK_ROWS) / (double)b->groups, taps = (double)p->taps;
     bool again = b->groups % SN_BAND || lines < 1;
     return again ? 1 : (lines + taps - 1) / (lines * taps);
 }
@@ -196,7 +213,7 @@ static double loaded(const sn_window_bands *b) {
 /* Instructions of a warp that multiply for an image. */
 static double products_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    return (double)(chunks(p) * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k)) * products(p);
+    return (double)(chunks(p) * b->side * b->blocks * p->taps * (b->run / sn_mmas[b->mma].k)) * products(p);
 }
 
 /* Of all threads for an image. */
@@ -216,10 +233,10 @@ static double instructions(const sn_window_pixels *p) {
 /* Lines of shared memory for an image. */
 static double moved(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double warps = (double)b->threads / SN_WARP, rows = (double)(b->w.row.taps * (b->run / sn_mmas[b->mma].k));
+    double warps = (double)b->threads / SN_WARP, rows = (double)(p->taps * (b->run / sn_mmas[b->mma].k));
     double steps = warps * rows * (double)chunks(p), sums = (double)(p->many * b->side * SN_BAND * p->all);
     double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor) * (double)b->piece;
-    double left = (double)b->blocks * 4 * loaded(b) * (double)p->terms, right = (double)b->side * 2 * products(p);
+    double left = (double)b->blocks * 4 * loaded(p) * (double)p->terms, right = (double)b->side * 2 * products(p);
     double factors = steps * SN_LINE * (left + right);
     return (copied + factors + 2 * sums * sn_dtype_bytes(SN_F32)) / SN_LINE;
 }
@@ -227,7 +244,7 @@ static double moved(const sn_window_pixels *p) {
 static double registers(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double parts = (double)(b->blocks * (b->run / sn_mmas[b->mma].k)) * 4;
-    return 2 * SN_OTHER_REGS + (double)(b->blocks * b->side * 4) * products(p) + parts * (loaded(b) < 1 ? 1.5 : 1);
+    return 2 * SN_OTHER_REGS + (double)(b->blocks * b->side * 4) * products(p) + parts * (loaded(p) < 1 ? 1.5 : 1);
 }
 
 static double count_cycles(const sn_window_pixels *p) {
@@ -242,7 +259,7 @@ static double count_cycles(const sn_window_pixels *p) {
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]);
     double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
     double given = (double)b->threads / SN_WARP * products_of(p);
-    double image = (double)(chunks(p) * b->lines * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
+    double image = (double)(chunks(p) * sn_ceil_div(b->lines, p->down) * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
     double parts[] = {sn_window_bands_memory(&b->w) / t->units / t->cycle_bytes,
                       each * image / SN_PRODUCT_CACHE,
                       each * (issued + given * SN_WARP * 2) / SN_ISSUES,
@@ -268,7 +285,7 @@ static void consider(choice *c, sn_sched sc, int64_t warps) {
     sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
     int64_t rows = BLOCK_ROWS * (sc.block_x / SN_WARP);
     if (!rows) return;
-    int64_t blocks = sn_ceil_div(sc.tile_m * pixels_of(&c->p->b, sc.tile_n), rows);
+    int64_t blocks = sn_ceil_div(sc.tile_m * pixels_of(c->p, sc.tile_n), rows);
     sc.unroll = c->pinned->unroll ? c->pinned->unroll : (uint32_t)blocks;
     if ((blocks > MOST_BLOCKS && !c->pinned->unroll) || !sn_window_pixels_measure(c->p, &sc)) return;
     double cycles = count_cycles(c->p);

@@ -34,6 +34,7 @@ typedef struct binding {
 /* ---- operands ---- */
 
 static int64_t chunks(const binding *b) { return b->p.many * b->p.parts; }
+static int64_t images(const binding *b) { return chunks(b) * b->p.phases; }
 
 /* Taps stand in permuted lines, so that those of eight results lie in all banks. */
 static int64_t width_of(int64_t depth) {
@@ -45,11 +46,11 @@ static int64_t width_of(int64_t depth) {
 /* Terms that a term of elements is multiplied by: side by side, what is small is left out. */
 static int64_t beside(const binding *b, int64_t term) { return b->p.terms - term; }
 
-/* Of an eight of channels of those at hand, and a term of it. */
-static sn_mma_nest nest_of(const binding *b, int64_t chunk, int64_t term) {
+/* Of an image of those at hand, which has the pixels of an eight of channels, or of a phase of them, and a term of it. */
+static sn_mma_nest nest_of(const binding *b, int64_t image, int64_t term) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    int64_t taps = of->w.row.taps;
+    int64_t taps = b->p.taps;
     sn_mma_nest n = {.mma = of->mma,
                      .threads = (uint32_t)of->threads,
                      .columns = 1,
@@ -59,10 +60,10 @@ static sn_mma_nest nest_of(const binding *b, int64_t chunk, int64_t term) {
                      .state = b->accs[term]};
     n.rank = sn_ix_const(m, 0);
     n.a = (sn_mma_operand){.buf = b->images[term], .width = SN_BAND, .run = of->run};
-    n.a.jump = taps > 1 ? llabs(of->w.row.dilation) * SN_BAND * of->groups : 0;
+    n.a.jump = taps > 1 ? b->p.apart * SN_BAND * of->groups : 0;
     n.b = (sn_mma_operand){.buf = b->taps[term], .rows = SN_BAND * n.tiles_n, .width = width_of(n.depth)};
-    n.a.at = sn_ix_const(m, chunk * of->elements);
-    n.b.at = sn_ix_const(m, chunk * of->weights * beside(b, term));
+    n.a.at = sn_ix_const(m, image * of->elements);
+    n.b.at = sn_ix_const(m, image * of->weights * beside(b, term));
     return n;
 }
 
@@ -91,17 +92,34 @@ static void put_factor(binding *b, sn_cursor at, sn_ix offset, sn_val x) {
     else sn_terms_store(b->of.m, at, sn_terms_scale(b->of.m, at, x, n), n, b->images, offset);
 }
 
+/* Where what is copied goes: by phases that take turns, along lines and from line to line. */
+static sn_ix image_at(binding *b, sn_ix chunk, sn_ix line, sn_ix place) {
+    const sn_window_pixels *p = &b->p;
+    sn_module *m = b->of.m;
+    sn_ix phase = sn_ix_fma(m, p->across, sn_ix_modc(m, line, p->down), sn_ix_modc(m, place, p->across));
+    sn_ix pixel = sn_ix_fma(m, p->b.groups, sn_ix_divc(m, line, p->down), sn_ix_divc(m, place, p->across));
+    return sn_ix_fma(m, p->b.elements, sn_ix_fma(m, p->phases, chunk, phase), sn_ix_scale(m, pixel, SN_BAND));
+}
+
+/* Opens turns over n pieces of all images. What is no piece goes behind the images, or nowhere where they are phases. */
+static sn_ix open_pieces(binding *b, sn_cursor *at, sn_ix *x, int64_t n) {
+    sn_ix number = sn_bands_open_turns(x, &b->of, at, n);
+    if (b->p.phases > 1 && sn_bands_in_turns(&b->of, n) != n)
+        *at = sn_at_end(b->of.k, sn_put_if(b->of.m, *at, number, sn_ix_const(b->of.m, n)));
+    return number;
+}
+
 /* Channels of a piece are loaded along the line, and stored pixel by pixel. */
 static void put_turned(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    int64_t piece = of->piece, of_line = of->groups / piece, of_part = of->elements / SN_BAND / piece;
-    int64_t own = SN_BAND * piece;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of_part * chunks(b)), rest = number;
-    sn_ix chunk = sn_ix_const(m, 0);
+    int64_t piece = of->piece, of_line = of->groups * b->p.across / piece;
+    int64_t of_part = of->elements * b->p.phases / SN_BAND / piece, own = SN_BAND * piece;
+    sn_ix x, number = open_pieces(b, &at, &x, of_part * chunks(b)), rest = number, chunk = sn_ix_const(m, 0);
     if (chunks(b) > 1) chunk = sn_ix_divc(m, number, of_part), rest = sn_ix_modc(m, number, of_part);
-    sn_ix line = sn_ix_divc(m, rest, of_line);
-    sn_ix place = sn_ix_addc(m, sn_ix_scale(m, sn_ix_modc(m, rest, of_line), piece), -of->lead);
+    if (b->p.phases > 1) chunk = sn_ix_modc(m, chunk, chunks(b)), rest = sn_ix_modc(m, number, of_part);
+    sn_ix line = sn_ix_divc(m, rest, of_line), first = sn_ix_scale(m, sn_ix_modc(m, rest, of_line), piece);
+    sn_ix place = sn_ix_addc(m, first, -of->lead);
     b->of.inside = chunks(b) > 1 ? sn_window_put_test(m, at, (sn_val){0}, chunk, chunks(b)) : (sn_val){0};
     sn_cursor in = at;
     sn_ix c = sn_open_loop(m, &in, "c", SN_BAND, SN_AXIS_UNROLL), v = sn_open_loop(m, &in, "v", piece, SN_AXIS_VECTOR);
@@ -110,7 +128,9 @@ static void put_turned(binding *b, sn_cursor at) {
     sn_ix pixel = sn_open_loop(m, &at, "p", piece, SN_AXIS_UNROLL);
     c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
     value = sn_put_load(m, at, b->turn, sn_ix_fma(m, own, x, sn_ix_fma(m, piece, c, pixel)));
-    put_factor(b, at, sn_ix_fma(m, own, number, sn_ix_fma(m, SN_BAND, pixel, c)), value);
+    sn_ix to = sn_ix_fma(m, own, number, sn_ix_fma(m, SN_BAND, pixel, c));
+    if (b->p.phases > 1) to = sn_ix_add(m, image_at(b, chunk, line, sn_ix_add(m, first, pixel)), c);
+    put_factor(b, at, to, value);
 }
 
 /* Channels that lie side by side are copied by eights; in a pipe one image ahead, while warps multiply. */
@@ -118,14 +138,16 @@ static void put_copied(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     sn_cursor pipe = at;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, b->p.filled / SN_BAND * chunks(b));
+    sn_ix x, number = open_pieces(b, &at, &x, b->p.filled / SN_BAND * images(b));
     sn_ix chunk = sn_ix_modc(m, number, chunks(b)), pixel = sn_ix_divc(m, number, chunks(b));
-    sn_ix line = sn_ix_divc(m, pixel, of->groups), place = sn_ix_modc(m, pixel, of->groups);
+    if (b->p.phases > 1) pixel = sn_ix_modc(m, pixel, b->p.filled / SN_BAND * b->p.phases);
+    int64_t of_line = of->groups * b->p.across;
+    sn_ix line = sn_ix_divc(m, pixel, of_line), place = sn_ix_modc(m, pixel, of_line);
     sn_stmt threads = sn_stmt_get(m, pipe.parent)->last;
     b->of.inside = (sn_val){0};
-    sn_ix c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR), to = sn_ix_fma(m, of->elements, chunk, c);
-    sn_val value = put_element(b, at, chunk, c, line, place, sn_ix_const(m, 0));
-    put_factor(b, at, sn_ix_fma(m, SN_BAND, pixel, to), value);
+    sn_ix c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR), zero = sn_ix_const(m, 0);
+    sn_val value = put_element(b, at, chunk, c, line, place, zero);
+    put_factor(b, at, sn_ix_add(m, image_at(b, chunk, line, place), c), value);
     if (of->stages == 1) return;
     sn_stmt_get(m, threads)->bulk = true;
     sn_stmt_get(m, pipe.parent)->pipe = (uint32_t)of->stages;
@@ -154,30 +176,35 @@ static void put_taps(binding *b, sn_cursor at, sn_val x, sn_ix q, sn_ix column, 
 }
 
 static void put_weights(binding *b, sn_cursor at) {
-    const sn_window_bands *of = &b->p.b;
+    const sn_window_pixels *p = &b->p;
+    const sn_window_bands *of = &p->b;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
-    int64_t depth = of->run * of->w.row.taps, columns = of->side * SN_BAND;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, of->weights * chunks(b)), planes;
-    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth), chunk;
+    int64_t depth = of->run * p->taps, columns = of->side * SN_BAND, all = of->weights * images(b);
+    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, all), planes;
+    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth);
     sn_val mask = {0};
-    if (sn_bands_in_turns(&b->of, of->weights * chunks(b)) != of->weights * chunks(b))
-        at = sn_at_end(b->of.k, sn_put_if(m, at, number, sn_ix_const(m, of->weights * chunks(b))));
-    chunk = sn_ix_modc(m, sn_ix_divc(m, column, columns), chunks(b));
+    if (sn_bands_in_turns(&b->of, all) != all) at = sn_at_end(b->of.k, sn_put_if(m, at, number, sn_ix_const(m, all)));
+    sn_ix image = sn_ix_modc(m, sn_ix_divc(m, column, columns), images(b));
+    sn_ix chunk = sn_ix_divc(m, image, p->phases), phase = sn_ix_modc(m, image, p->phases);
     column = sn_ix_modc(m, column, columns);
     sn_ix channel = sn_ix_modc(m, q, SN_BAND), step = step_of(b, &planes, chunk, channel);
-    if (b->p.joined > 1) {
-        sn_ix apart = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, column, b->p.own));
-        mask = both(m, at, mask, sn_put_in(m, at, apart, sn_ix_const(m, 1)));
-        planes = sn_ix_scale(m, sn_ix_divc(m, chunk, b->p.parts), b->p.outs);
+    if (p->joined > 1) {
+        sn_ix between = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, column, p->own));
+        mask = sn_put_in(m, at, between, sn_ix_const(m, 1));
+        planes = sn_ix_scale(m, sn_ix_divc(m, chunk, p->parts), p->outs);
     }
     sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, sn_ix_add(m, planes, column)), step);
+    sn_ix row = sn_ix_fma(m, p->down, sn_ix_divc(m, q, of->run), sn_ix_divc(m, phase, p->across));
     sn_ix place = sn_ix_divc(m, sn_ix_modc(m, q, of->run), SN_BAND);
-    mask = both(m, at, mask, sn_bands_put_taps(&b->of, &c, sn_ix_divc(m, q, of->run), place));
+    if (p->across > 1)
+        place = sn_ix_addc(m, sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across)), -of->lead);
+    mask = sn_window_put_test(m, at, mask, row, of->w.row.taps);
+    mask = both(m, at, mask, sn_bands_put_taps(&b->of, &c, row, place));
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
     if (mask.i) value = sn_put_op3(m, at, SN_LOP_SELECT, mask, value, sn_put_const(m, at, of->half, 0));
-    put_taps(b, at, value, q, column, chunk);
+    put_taps(b, at, value, q, column, image);
 }
 
 /* ---- results ---- */
@@ -251,7 +278,7 @@ static void put_bad_again(binding *b, sn_cursor at, sn_ix x, int64_t first, int6
           e = sn_open_loop(m, &at, "e", sn_mma_elements(n.mma), SN_AXIS_SEQ);
     sn_ix number = sn_mma_row(m, &n, x, h, e), plane = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e);
     sn_ix at_sum = sum_at(b, number, plane, to), row = sn_ix_divc(m, number, of->groups);
-    sn_ix column = sn_ix_addc(m, sn_ix_modc(m, number, of->groups), -of->lead);
+    sn_ix column = sn_ix_addc(m, sn_ix_modc(m, number, of->groups), -b->p.shift);
     sn_val bad = sn_terms_bad(m, at, sn_put_load(m, at, b->sums, at_sum), -2 * SN_TERMS_SCALE);
     bad = sn_window_put_test(m, at, bad, row, of->rows);
     bad = sn_window_put_test(m, at, bad, column, of->columns);
@@ -312,7 +339,7 @@ static spot of_line(binding *b, sn_cursor at, sn_ix number) {
     s.row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
     s.column = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
     s.mask = sn_window_put_test(m, at, s.mask, s.plane, SN_BAND);
-    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, sn_ix_addc(m, s.column, of->lead));
+    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, sn_ix_addc(m, s.column, b->p.shift));
     s.from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, s.plane, SN_BAND), pixel);
     return s;
 }
@@ -326,7 +353,7 @@ static spot of_pixel(binding *b, sn_cursor at, sn_ix number) {
               .row = sn_ix_divc(m, own, of->columns),
               .column = sn_ix_modc(m, own, of->columns)};
     s.mask = sn_window_put_test(m, at, s.mask, s.row, of->rows);
-    sn_ix pixel = sn_ix_fma(m, of->groups, sn_ix_modc(m, s.row, of->rows), sn_ix_addc(m, s.column, of->lead));
+    sn_ix pixel = sn_ix_fma(m, of->groups, sn_ix_modc(m, s.row, of->rows), sn_ix_addc(m, s.column, b->p.shift));
     s.from = sn_ix_fma(m, b->p.sums, pixel, s.plane);
     return s;
 }
@@ -358,12 +385,12 @@ static void put_results(binding *b, sn_cursor at, int64_t first) {
 
 /* What is multiplied, eight results after the other. */
 static void put_tiles(binding *b, sn_cursor at) {
-    int64_t side = b->p.b.side, tiles = b->p.many * side;
+    int64_t side = b->p.b.side, tiles = b->p.many * side, parts = b->p.parts * b->p.phases;
     for (int64_t t = 0; t < tiles; t++) {
         if (t % side == 0) put_zeros(b, at);
-        for (int64_t part = 0; part < b->p.parts && t % side == 0; part++)
+        for (int64_t part = 0; part < parts && t % side == 0; part++)
             for (int64_t term = b->p.terms; term-- > 0;) {
-                sn_mma_nest n = nest_of(b, t / side * b->p.parts + part, term);
+                sn_mma_nest n = nest_of(b, t / side * parts + part, term);
                 sn_mma_put(b->of.m, at, &n);
             }
         put_sums(b, at, t % side, t * SN_BAND, t % b->p.pass);
@@ -376,11 +403,11 @@ static void new_buffers(binding *b) {
                              *const ACCS[] = {"acc", "acc_m", "acc_l"};
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    int64_t turned = SN_BAND * of->piece, pieces = of->elements / turned * chunks(b);
-    int64_t own = of->blocks * sn_mma_elements(of->mma), width = width_of(of->run * of->w.row.taps);
+    int64_t turned = SN_BAND * of->piece, pieces = of->elements / turned * images(b);
+    int64_t own = of->blocks * sn_mma_elements(of->mma), width = width_of(of->run * b->p.taps);
     if (!b->p.last) pieces = sn_bands_in_turns(&b->of, pieces);
     for (int64_t t = 0; t < b->p.terms; t++) {
-        int64_t tiles = of->side * beside(b, t), taps = of->weights * chunks(b) * beside(b, t);
+        int64_t tiles = of->side * beside(b, t), taps = of->weights * images(b) * beside(b, t);
         b->accs[t] = sn_local_new(m, ACCS[t], SN_F32, SN_BUF_REG, own * tiles, of->threads);
         b->taps[t] = sn_local_new(m, TAPS[t], of->factor, SN_BUF_SHARED, taps, 1);
         sn_buf_get(m, b->taps[t])->swizzle = (uint32_t)(width * sn_dtype_bytes(of->factor));
