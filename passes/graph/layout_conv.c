@@ -255,6 +255,17 @@ static double bands_cycles(const sn_target *t, const shape *s) {
     return (longest + (all - longest) / BAND_SIDE) / units + SN_CHOICE_BEGIN + turns;
 }
 
+/* Images in which windows move by one: those of even and odd places, where they move by two; 0: they move by more. */
+static int64_t phases_of(const shape *s) {
+    int64_t phases = 1;
+    for (uint32_t k = 0; k < s->g.n; k++) {
+        int64_t stride = s->g.stride[k];
+        if (stride > 2 || (stride > 1 && (k + 2 < s->g.n || s->g.dilation[k] > 1))) return 0;
+        phases *= stride;
+    }
+    return phases;
+}
+
 /* Of matrix instructions that do windows of a few eights of channels as rows of pixels (passes/schedule/window_pixels.h), with what turns
  * pixels and results in shared memory; 0: they do it not. */
 static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
@@ -267,10 +278,13 @@ static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
     int64_t reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, out = s->result[1] / s->g.groups;
     double image = (double)s->image[0], pixels = (double)(s->result[0] * s->pixels / line);
     if (channels < BAND && BAND % channels == 0) out *= BAND / channels, channels = BAND;
-    if (!moves_by_one(s) || channels % BAND || channels > MOST || out % BAND || reach > BAND) return 0;
+    int64_t phases = phases_of(s), across = s->g.stride[s->g.n - 1], span = whole(reach, across);
+    if (!phases || channels % BAND || channels > MOST || out % BAND || span > BAND) return 0;
     for (uint32_t k = 1; k < s->rank; k++) image *= (double)s->image[k];
-    pixels *= (double)(whole(line + reach - 1, BAND) * BAND);
-    double results = pixels * (double)s->result[1], steps = (double)(s->taps / width * whole(reach * BAND, BAND_STEP));
+    pixels *= (double)(whole(line + span - 1, BAND) * BAND);
+    int64_t down = phases / across, rows = whole(s->taps / width, down) * down;
+    double steps = (double)(rows * across * whole(span * BAND, BAND_STEP));
+    double results = pixels * (double)s->result[1];
     double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT * each;
     double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS * terms;
     double issued = image * (SN_CHOICE_BANDS_PIECE / BAND + terms * TERM) + results * (PRODUCT + each);
