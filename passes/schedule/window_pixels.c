@@ -26,8 +26,7 @@ enum {
     MOST_BLOCKS = 8,
     MOST_WARPS = 8,
     MOST_SIDE = 64 /* bytes */,
-    BLOCK_ROWS = 16,
-    BANKS = 16
+    BLOCK_ROWS = 16
 };
 
 /* Planes side by side that have the same elements: results of a group. */
@@ -131,20 +130,15 @@ static bool is_long(const sn_window_pixels *p) {
     return p->terms == SN_MOST_TERMS && steps > SN_PRODUCT_CHAIN;
 }
 
-static bool divides_all(const sn_window_bands *b, int64_t n) {
-    return b->columns % n == 0 && b->w.column.windows % n == 0;
-}
-
 /* In shared memory no two of what threads do at once meet in a bank: eights of channels that are copied side by side, results of pixels. */
 static void place(sn_window_pixels *p) {
     sn_window_bands *b = &p->b;
     int64_t groups = b->w.n_planes / b->images / p->outs, tiles = b->side, apart;
+    int64_t own = b->blocks * b->side * 4 * sn_terms_products((uint32_t)p->terms);
     p->many = 1;
-    while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 &&
+    while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 && 2 * p->many * own <= SN_BANDS_SUMS &&
            2 * p->many * p->outs * sn_dtype_bytes(b->half) <= MOST_SIDE)
         p->many *= 2;
-    tiles *= p->many;
-    p->pass = p->last && tiles % 2 == 0 ? 2 : 1;
     apart = p->last && p->many * p->parts > 1 ? sn_ceil_div(SN_BAND, p->many * p->parts) : 0;
     b->elements = p->filled;
     if (p->last) { /* what threads copy in their turns stays in front of the next eight */
@@ -153,9 +147,6 @@ static void place(sn_window_pixels *p) {
     }
     while (apart && b->elements / SN_BAND % SN_BAND != apart % SN_BAND) b->elements += SN_BAND;
     b->stages = p->last && b->planes > 1 && !b->n_terms && p->phases == 1 ? 2 : 1;
-    p->sums = sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
-    for (p->wide = SN_BAND; p->wide > 1 && !p->last && !divides_all(b, p->wide);) p->wide /= 2;
-    if (p->last) p->sums = SN_BAND * (p->pass + (p->pass > 1));
 }
 
 bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
@@ -192,14 +183,13 @@ static double least(double a, double b) { return a < b ? a : b; }
 static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts * p->phases; }
 /* Of terms, for one of elements. */
 static double products(const sn_window_pixels *p) { return sn_terms_products((uint32_t)p->terms); }
-static double sums_of(const sn_window_pixels *p) { return (double)(p->sums * (p->last ? p->all : SN_BAND)); }
 
-/* Shared memory: images and weights as halves, sums of a pass. */
+/* Shared memory: images and weights as halves. */
 static double bytes_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double images = (double)(chunks(p) * b->elements * b->stages * p->terms);
     double weights = (double)(chunks(p) * b->weights) * products(p);
-    return (images + weights) * sn_dtype_bytes(b->factor) + sums_of(p) * sn_dtype_bytes(SN_F32);
+    return (images + weights) * sn_dtype_bytes(b->factor);
 }
 
 /* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
@@ -219,13 +209,12 @@ static double products_of(const sn_window_pixels *p) {
 /* Of all threads for an image. */
 static double instructions(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double pieces = (double)(chunks(p) * p->filled) / (double)(SN_BAND * b->piece),
-           outs = (double)(p->many * b->side * SN_BAND);
-    double results = outs * (double)(b->rows * b->columns), sums = outs * (double)p->all;
+    double pieces = (double)(chunks(p) * p->filled) / (double)(SN_BAND * b->piece);
+    double sums = (double)(p->many * b->side * SN_BAND * p->all);
     double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + (double)((2 * b->piece + 1) * SN_BAND);
     double terms = b->n_terms ? pieces * (double)(b->piece * SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
-    double issued = terms + pieces * each + (1 + products(p)) * sums + results / (double)p->wide * SN_WINDOW_PASS +
-                    results * (1 + b->w.rest_ops);
+    double store = p->last ? SN_BANDS_STORE / 2.0 : SN_BANDS_STORE;
+    double issued = terms + pieces * each + sums * (products(p) - 1 + store + b->w.rest_ops);
     issued += (double)(chunks(p) * b->weights) * SN_BANDS_WEIGHT * (double)p->terms / (double)b->planes;
     return issued + (double)b->threads * SN_WINDOW_BEGIN;
 }
@@ -234,17 +223,18 @@ static double instructions(const sn_window_pixels *p) {
 static double moved(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double warps = (double)b->threads / SN_WARP, rows = (double)(p->taps * (b->run / sn_mmas[b->mma].k));
-    double steps = warps * rows * (double)chunks(p), sums = (double)(p->many * b->side * SN_BAND * p->all);
+    double steps = warps * rows * (double)chunks(p);
     double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor) * (double)b->piece;
     double left = (double)b->blocks * 4 * loaded(p) * (double)p->terms, right = (double)b->side * 2 * products(p);
     double factors = steps * SN_LINE * (left + right);
-    return (copied + factors + 2 * sums * sn_dtype_bytes(SN_F32)) / SN_LINE;
+    return (copied + factors) / SN_LINE;
 }
 
 static double registers(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double parts = (double)(b->blocks * (b->run / sn_mmas[b->mma].k)) * 4;
-    return 2 * SN_OTHER_REGS + (double)(b->blocks * b->side * 4) * products(p) + parts * (loaded(p) < 1 ? 1.5 : 1);
+    return 2 * SN_OTHER_REGS + (double)(p->many * b->blocks * b->side * 4) * products(p) +
+           parts * (loaded(p) < 1 ? 1.5 : 1);
 }
 
 static double count_cycles(const sn_window_pixels *p) {

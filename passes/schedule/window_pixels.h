@@ -34,9 +34,6 @@ typedef struct sn_window_pixels {
     int64_t many;   /* of those that a block has side by side: neighbours in memory, where channels lie innermost */
     int64_t all;    /* rows of the product */
     int64_t filled; /* elements of an eight of channels that are written */
-    int64_t pass;   /* eights of results that go through shared memory together */
-    int64_t wide;   /* results that a thread stores together */
-    int64_t sums; /* from one plane of results in shared memory to the next; of pixels, where channels lie innermost */
 } sn_window_pixels;
 
 bool sn_window_pixels_find(sn_window_pixels *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,

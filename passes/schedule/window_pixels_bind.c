@@ -7,9 +7,7 @@
  *         loop x : block.x { loop u { turn[c, v] = load x[..]   s[v, c] = turn[c, v] } }      c in 8 channels, v a piece of a line
  *         loop x : block.x { acc = 0 }
  *         loop x : block.x mma(mma.bf16) { acc[..] += s[..] * taps[..] }                     for each eight of channels
- *         for each eight of results:
- *           loop x : block.x { sums[..] = acc[..] }
- *           loop x : block.x { loop u { the rest of the body, of sums, by vectors of neighbours } }
+ *         loop x : block.x { the rest of the body, of acc, for each eight of results }
  *       }
  *     }
  *
@@ -22,13 +20,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { MOST_MANY = 8 };
+
 typedef struct binding {
     sn_bands_binding of;
     sn_window_pixels p;
     /* By terms (of halves the first one alone): of elements, of their taps; sums of a term of elements by all terms that it is multiplied by */
-    sn_buf images[SN_MOST_TERMS], taps[SN_MOST_TERMS], accs[SN_MOST_TERMS];
-    sn_buf turn, sums;
-    sn_buf own; /* sums of f32 that a warp has put together */
+    sn_buf images[SN_MOST_TERMS], taps[SN_MOST_TERMS], accs[MOST_MANY][SN_MOST_TERMS];
+    sn_buf turn;       /* a piece of eight channels */
+    sn_buf own, spare; /* sums of f32 that terms have given; once more, where some are added up again */
 } binding;
 
 /* ---- operands ---- */
@@ -57,7 +57,7 @@ static sn_mma_nest nest_of(const binding *b, int64_t image, int64_t term) {
                      .tiles_m = (uint32_t)of->blocks,
                      .tiles_n = (uint32_t)(of->side * beside(b, term)),
                      .depth = of->run * taps,
-                     .state = b->accs[term]};
+                     .state = b->accs[image / (b->p.parts * b->p.phases)][term]};
     n.rank = sn_ix_const(m, 0);
     n.a = (sn_mma_operand){.buf = b->images[term], .width = SN_BAND, .run = of->run};
     n.a.jump = taps > 1 ? b->p.apart * SN_BAND * of->groups : 0;
@@ -212,30 +212,24 @@ static void put_weights(binding *b, sn_cursor at) {
 static void put_zeros(binding *b, sn_cursor at) {
     sn_module *m = b->of.m;
     sn_ix x = sn_open_loop(m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
-    for (int64_t t = 0; t < b->p.terms; t++) {
-        sn_mma_nest n = nest_of(b, 0, t);
+    for (int64_t t = 0; t < b->p.many * b->p.terms; t++) {
+        sn_mma_nest n = nest_of(b, 0, t % b->p.terms);
         sn_cursor in = at;
-        sn_ix i = sn_open_loop(m, &in, "i", sn_mma_private(&n), SN_AXIS_UNROLL);
-        sn_put_store(m, in, b->accs[t], sn_ix_fma(m, sn_mma_private(&n), x, i), sn_put_const(m, in, SN_F32, 0));
+        sn_ix e = sn_ix_fma(m, sn_mma_private(&n), x, sn_open_loop(m, &in, "i", sn_mma_private(&n), SN_AXIS_UNROLL));
+        sn_put_store(m, in, b->accs[t / b->p.terms][t % b->p.terms], e, sn_put_const(m, in, SN_F32, 0));
     }
 }
 
-/* Of a row of the product and a column of eight planes, number `to` of the pass: its place in shared memory. */
-static sn_ix sum_at(binding *b, sn_ix row, sn_ix column, int64_t to) {
-    sn_module *m = b->of.m;
-    return b->p.last ? sn_ix_fma(m, b->p.sums, row, sn_ix_addc(m, column, to * SN_BAND))
-                     : sn_ix_fma(m, b->p.sums, column, row);
-}
-
 /* Of all products of terms, small ones first; without their scale. */
-static sn_val put_sum(binding *b, sn_cursor at, sn_ix x, sn_ix h, sn_ix e, int64_t j) {
+static sn_val put_sum(binding *b, sn_cursor at, sn_ix x, sn_ix h, sn_ix e, int64_t tile) {
     sn_module *m = b->of.m;
+    int64_t side = b->p.b.side;
     sn_val sum = {0};
     for (uint32_t i = 0; i < sn_terms_products((uint32_t)b->p.terms); i++) {
         sn_terms_pair pair = sn_terms_pair_of((uint32_t)b->p.terms, i);
         sn_mma_nest n = nest_of(b, 0, pair.left);
-        sn_ix tile = sn_ix_const(m, pair.right * b->p.b.side + j);
-        sn_val part = sn_put_load(m, at, b->accs[pair.left], sn_mma_element(m, &n, x, h, tile, e));
+        sn_ix own = sn_ix_const(m, pair.right * side + tile % side);
+        sn_val part = sn_put_load(m, at, b->accs[tile / side][pair.left], sn_mma_element(m, &n, x, h, own, e));
         sum = sum.i ? sn_put_op2(m, at, SN_LOP_ADD, sum, part) : part;
     }
     if (b->p.terms == 1) return sum;
@@ -269,133 +263,115 @@ static sn_val put_again(binding *b, sn_cursor at, sn_ix plane, sn_ix row, sn_ix 
     return x;
 }
 
-/* Sums that are not below 2^80 may be none: the thread that has them adds up the products themselves. */
-static void put_bad_again(binding *b, sn_cursor at, sn_ix x, int64_t first, int64_t to) {
-    const sn_window_bands *of = &b->p.b;
-    sn_module *m = b->of.m;
-    sn_mma_nest n = nest_of(b, 0, 0);
-    sn_ix h = sn_open_loop(m, &at, "h", of->blocks, SN_AXIS_SEQ),
-          e = sn_open_loop(m, &at, "e", sn_mma_elements(n.mma), SN_AXIS_SEQ);
-    sn_ix number = sn_mma_row(m, &n, x, h, e), plane = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e);
-    sn_ix at_sum = sum_at(b, number, plane, to), row = sn_ix_divc(m, number, of->groups);
-    sn_ix column = sn_ix_addc(m, sn_ix_modc(m, number, of->groups), -b->p.shift);
-    sn_val bad = sn_terms_bad(m, at, sn_put_load(m, at, b->sums, at_sum), -2 * SN_TERMS_SCALE);
-    bad = sn_window_put_test(m, at, bad, row, of->rows);
-    bad = sn_window_put_test(m, at, bad, column, of->columns);
-    row = sn_ix_add(m, b->of.row, row), column = sn_ix_add(m, b->of.column, column);
-    bad = sn_window_put_test(m, at, bad, row, of->w.row.windows);
-    bad = sn_window_put_test(m, at, bad, column, of->w.column.windows);
-    at = sn_at_end(b->of.k, sn_put_if(m, at, sn_terms_test(m, at, bad), sn_ix_const(m, 1)));
-    plane = sn_ix_add(m, b->of.plane, sn_ix_addc(m, plane, first));
-    sn_put_store(m, at, b->sums, at_sum, put_again(b, at, plane, row, column));
+static sn_ix own_at(const binding *b, sn_ix x, sn_ix e) {
+    return sn_ix_fma(b->of.m, b->p.b.blocks * sn_mma_elements(b->p.b.mma), x, e);
 }
 
-static void put_checked(binding *b, sn_cursor at, sn_ix x, int64_t first, int64_t to) {
+/* Between registers and an array whose elements can be numbered at run time. */
+static void move_own(binding *b, sn_cursor at, sn_ix x, sn_buf to, sn_buf from) {
+    sn_ix e = sn_open_loop(b->of.m, &at, "e", b->p.b.blocks * sn_mma_elements(b->p.b.mma), SN_AXIS_UNROLL);
+    sn_put_store(b->of.m, at, to, own_at(b, x, e), sn_put_load(b->of.m, at, from, own_at(b, x, e)));
+}
+
+/* A result: its number among the planes of the block's, counted from the first of eight, and its window, counted from the block's. */
+typedef struct spot {
+    sn_ix plane, row, column;
+} spot;
+
+static spot spot_of(binding *b, sn_ix x, sn_ix h, sn_ix e) {
+    sn_module *m = b->of.m;
+    sn_mma_nest n = nest_of(b, 0, 0);
+    sn_ix number = sn_mma_row(m, &n, x, h, e);
+    return (spot){.plane = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e),
+                  .row = sn_ix_divc(m, number, b->p.b.groups),
+                  .column = sn_ix_addc(m, sn_ix_modc(m, number, b->p.b.groups), -b->p.shift)};
+}
+
+/* Is there such a window? */
+static sn_val put_inside(binding *b, sn_cursor at, sn_val mask, const spot *s) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    mask = sn_window_put_test(m, at, mask, s->row, of->rows);
+    mask = sn_window_put_test(m, at, mask, s->column, of->columns);
+    if (of->grid[2] > 1) mask = sn_window_put_test(m, at, mask, sn_ix_add(m, b->of.row, s->row), of->w.row.windows);
+    if (of->grid[3] > 1)
+        mask = sn_window_put_test(m, at, mask, sn_ix_add(m, b->of.column, s->column), of->w.column.windows);
+    return mask;
+}
+
+/* Sums that are not below 2^80 may be none: the thread that has them adds up the products themselves. */
+static void put_bad_again(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
+    sn_module *m = b->of.m;
+    uint32_t each = sn_mma_elements(b->p.b.mma);
+    move_own(b, at, x, b->spare, b->own);
+    sn_cursor in = at;
+    sn_ix h = sn_open_loop(m, &in, "h", b->p.b.blocks, SN_AXIS_SEQ), e = sn_open_loop(m, &in, "e", each, SN_AXIS_SEQ);
+    sn_ix own = own_at(b, x, sn_ix_fma(m, each, h, e));
+    spot s = spot_of(b, x, h, e);
+    sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, b->spare, own), -2 * SN_TERMS_SCALE);
+    bad = put_inside(b, in, bad, &s);
+    in = sn_at_end(b->of.k, sn_put_if(m, in, sn_terms_test(m, in, bad), sn_ix_const(m, 1)));
+    sn_ix plane = sn_ix_add(m, b->of.plane, sn_ix_addc(m, s.plane, tile * SN_BAND));
+    sn_ix row = sn_ix_add(m, b->of.row, s.row), column = sn_ix_add(m, b->of.column, s.column);
+    sn_put_store(m, in, b->spare, own, put_again(b, in, plane, row, column));
+    move_own(b, at, x, b->own, b->spare);
+}
+
+/* What terms have added up, of eight results. */
+static void put_sums(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
     static const sn_comb MOST[] = {SN_COMB_MAX}; /* one instruction for each; nan where one is */
     static const sn_dtype f32 = SN_F32;
     sn_module *m = b->of.m;
-    int64_t own = b->p.b.blocks * sn_mma_elements(b->p.b.mma);
-    sn_axis ax = sn_axis_new(m, "e", sn_ix_const(m, own));
-    sn_stmt most = sn_put_reduce(m, at, ax, SN_AXIS_UNROLL, MOST, 1, &f32);
-    sn_cursor in = sn_at_end(b->of.k, most);
-    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, b->own, sn_ix_fma(m, own, x, sn_ix_axis(m, ax))));
-    sn_put_yield(m, in, &size, 1);
-    sn_val bad = sn_terms_bad(m, at, sn_stmt_get(m, most)->result, -2 * SN_TERMS_SCALE);
-    at = sn_at_end(b->of.k, sn_put_if(m, at, sn_terms_test(m, at, bad), sn_ix_const(m, 1)));
-    put_bad_again(b, at, x, first, to);
-}
-
-/* Eight planes of results, number j of those that a warp has, number `to` of the pass; the first is number `first` of the block's. */
-static void put_sums(binding *b, sn_cursor at, int64_t j, int64_t first, int64_t to) {
-    sn_module *m = b->of.m;
-    sn_mma_nest n = nest_of(b, 0, 0);
-    int64_t own = b->p.b.blocks * sn_mma_elements(n.mma);
-    sn_ix x = sn_open_loop(m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
+    uint32_t each = sn_mma_elements(b->p.b.mma);
     sn_cursor in = at;
     sn_ix h = sn_open_loop(m, &in, "h", b->p.b.blocks, SN_AXIS_UNROLL),
-          e = sn_open_loop(m, &in, "e", sn_mma_elements(n.mma), SN_AXIS_UNROLL);
-    sn_val sum = put_sum(b, in, x, h, e, j);
-    sn_ix row = sn_mma_row(m, &n, x, h, e), column = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e);
-    sn_put_store(m, in, b->sums, sum_at(b, row, column, to), sum);
-    if (b->p.terms == 1) return;
-    sn_ix at_own = sn_ix_fma(m, own, x, sn_ix_fma(m, sn_mma_elements(n.mma), h, e));
-    sn_put_store(m, in, b->own, at_own, sum);
-    put_checked(b, at, x, first, to);
+          e = sn_open_loop(m, &in, "e", each, SN_AXIS_UNROLL);
+    sn_put_store(m, in, b->own, own_at(b, x, sn_ix_fma(m, each, h, e)), put_sum(b, in, x, h, e, tile));
+    sn_axis ax = sn_axis_new(m, "e", sn_ix_const(m, b->p.b.blocks * each));
+    sn_stmt most = sn_put_reduce(m, at, ax, SN_AXIS_UNROLL, MOST, 1, &f32);
+    in = sn_at_end(b->of.k, most);
+    sn_val size = sn_put_op1(m, in, SN_LOP_ABS, sn_put_load(m, in, b->own, own_at(b, x, sn_ix_axis(m, ax))));
+    sn_put_yield(m, in, &size, 1);
+    sn_val bad = sn_terms_bad(m, at, sn_stmt_get(m, most)->result, -2 * SN_TERMS_SCALE);
+    put_bad_again(b, sn_at_end(b->of.k, sn_put_if(m, at, sn_terms_test(m, at, bad), sn_ix_const(m, 1))), x, tile);
 }
 
-/* Where a thread's results are: their first plane, counted from the block's, and their windows. */
-typedef struct spot {
-    sn_ix plane, row, column;
-    sn_ix from; /* of the first of them in shared memory */
-    sn_val mask;
-} spot;
-
-/* Neighbours of a row of one plane. */
-static spot of_line(binding *b, sn_cursor at, sn_ix number) {
-    const sn_window_bands *of = &b->p.b;
-    sn_module *m = b->of.m;
-    int64_t of_row = of->columns / b->p.wide, of_plane = of->rows * of_row;
-    spot s = {.plane = sn_ix_divc(m, number, of_plane)};
-    s.row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
-    s.column = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
-    s.mask = sn_window_put_test(m, at, s.mask, s.plane, SN_BAND);
-    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, sn_ix_addc(m, s.column, b->p.shift));
-    s.from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, s.plane, SN_BAND), pixel);
-    return s;
-}
-
-/* Neighbouring planes of a pixel. */
-static spot of_pixel(binding *b, sn_cursor at, sn_ix number) {
-    const sn_window_bands *of = &b->p.b;
-    sn_module *m = b->of.m;
-    sn_ix eight = sn_ix_modc(m, number, b->p.pass), own = sn_ix_divc(m, number, b->p.pass);
-    spot s = {.plane = sn_ix_scale(m, eight, SN_BAND),
-              .row = sn_ix_divc(m, own, of->columns),
-              .column = sn_ix_modc(m, own, of->columns)};
-    s.mask = sn_window_put_test(m, at, s.mask, s.row, of->rows);
-    sn_ix pixel = sn_ix_fma(m, of->groups, sn_ix_modc(m, s.row, of->rows), sn_ix_addc(m, s.column, b->p.shift));
-    s.from = sn_ix_fma(m, b->p.sums, pixel, s.plane);
-    return s;
-}
-
-/* Results of a pass, the first of which is plane `first` of the block's. */
-static void put_results(binding *b, sn_cursor at, int64_t first) {
-    const sn_window_bands *of = &b->p.b;
-    const sn_window *w = &of->w;
+/* Eight results: threads store what they have, of neighbouring planes two together. */
+static void put_results(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
+    enum { PAIR = 2 };
+    const sn_window *w = &b->p.b.w;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
-    int64_t n = b->p.pass * SN_BAND * of->rows * of->columns / b->p.wide;
-    sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, n);
-    spot s = b->p.last ? of_pixel(b, at, number) : of_line(b, at, number);
-    if (of->grid[2] > 1) s.mask = sn_window_put_test(m, at, s.mask, sn_ix_add(m, b->of.row, s.row), w->row.windows);
-    if (of->grid[3] > 1)
-        s.mask = sn_window_put_test(m, at, s.mask, sn_ix_add(m, b->of.column, s.column), w->column.windows);
-    sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
-    sn_ix plane = sn_ix_addc(m, b->p.last ? sn_ix_add(m, s.plane, v) : s.plane, first);
-    sn_ix column = b->p.last ? s.column : sn_ix_add(m, s.column, v);
-    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, plane), sn_ix_const(m, 0));
+    uint32_t each = sn_mma_elements(b->p.b.mma);
+    if (b->p.terms > 1) put_sums(b, at, x, tile);
+    sn_ix h = sn_open_loop(m, &at, "h", b->p.b.blocks, SN_AXIS_UNROLL),
+          e = sn_ix_scale(m, sn_open_loop(m, &at, "e", each / PAIR, SN_AXIS_UNROLL), PAIR);
+    spot s = spot_of(b, x, h, e);
+    sn_val mask = put_inside(b, at, (sn_val){0}, &s);
+    sn_ix v = sn_open_loop(m, &at, "v", PAIR, b->p.last ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
+    sn_ix plane = sn_ix_add(m, b->of.plane, sn_ix_addc(m, sn_ix_add(m, s.plane, v), tile * SN_BAND));
+    sn_bands_start_copier(&b->of, &c, at, plane, sn_ix_const(m, 0));
     if (w->row.there)
         sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->row.outer]), sn_ix_add(m, b->of.row, s.row));
-    sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), sn_ix_add(m, b->of.column, column));
-    c.mask = s.mask;
-    sn_val sum = sn_put_load(m, at, b->sums, sn_ix_add(m, s.from, v));
+    sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), sn_ix_add(m, b->of.column, s.column));
+    c.mask = mask;
+    e = sn_ix_add(m, e, v);
+    sn_val sum = b->p.terms > 1 ? sn_put_load(m, at, b->own, own_at(b, x, sn_ix_fma(m, each, h, e)))
+                                : put_sum(b, at, x, h, e, tile);
     sn_contraction_becomes(&c, sn_stmt_get(m, w->nest->top)->result, sum);
     sn_window_put_stores(&c, w);
 }
 
-/* What is multiplied, eight results after the other. */
+/* All products, then all that threads have: so no thread waits for others between stores. */
 static void put_tiles(binding *b, sn_cursor at) {
-    int64_t side = b->p.b.side, tiles = b->p.many * side, parts = b->p.parts * b->p.phases;
-    for (int64_t t = 0; t < tiles; t++) {
-        if (t % side == 0) put_zeros(b, at);
-        for (int64_t part = 0; part < parts && t % side == 0; part++)
-            for (int64_t term = b->p.terms; term-- > 0;) {
-                sn_mma_nest n = nest_of(b, t / side * parts + part, term);
-                sn_mma_put(b->of.m, at, &n);
-            }
-        put_sums(b, at, t % side, t * SN_BAND, t % b->p.pass);
-        if ((t + 1) % b->p.pass == 0) put_results(b, at, (t + 1 - b->p.pass) * SN_BAND);
-    }
+    put_zeros(b, at);
+    for (int64_t image = 0; image < images(b); image++)
+        for (int64_t term = b->p.terms; term-- > 0;) {
+            sn_mma_nest n = nest_of(b, image, term);
+            sn_mma_put(b->of.m, at, &n);
+        }
+    sn_ix x = sn_open_loop(b->of.m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
+    for (int64_t tile = 0; tile < b->p.many * b->p.b.side; tile++) put_results(b, at, x, tile);
 }
 
 static void new_buffers(binding *b) {
@@ -408,14 +384,15 @@ static void new_buffers(binding *b) {
     if (!b->p.last) pieces = sn_bands_in_turns(&b->of, pieces);
     for (int64_t t = 0; t < b->p.terms; t++) {
         int64_t tiles = of->side * beside(b, t), taps = of->weights * images(b) * beside(b, t);
-        b->accs[t] = sn_local_new(m, ACCS[t], SN_F32, SN_BUF_REG, own * tiles, of->threads);
+        for (int64_t i = 0; i < b->p.many; i++)
+            b->accs[i][t] = sn_local_new(m, ACCS[t], SN_F32, SN_BUF_REG, own * tiles, of->threads);
         b->taps[t] = sn_local_new(m, TAPS[t], of->factor, SN_BUF_SHARED, taps, 1);
         sn_buf_get(m, b->taps[t])->swizzle = (uint32_t)(width * sn_dtype_bytes(of->factor));
         b->images[t] = sn_local_new(m, IMAGES[t], of->factor, SN_BUF_SHARED, pieces * turned, 1);
     }
     if (b->p.terms > 1) b->own = sn_local_new(m, "own", SN_F32, SN_BUF_REG, own, of->threads);
+    if (b->p.terms > 1) b->spare = sn_local_new(m, "spare", SN_F32, SN_BUF_REG, own, of->threads);
     if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
-    b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, b->p.sums * (b->p.last ? b->p.all : SN_BAND), 1);
 }
 
 void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
