@@ -157,7 +157,7 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     b->blocks = sc->unroll;
     if (!b->rows || !b->columns || !b->planes || !b->blocks || !warps || sc->block_x % SN_WARP) return false;
     if (b->rows > w->row.windows || b->columns > w->column.windows || b->images % b->planes) return false;
-    if (b->columns < w->column.windows && b->columns % SN_BAND) return false;
+    if (b->columns < w->column.windows && b->columns % b->piece) return false;
     b->groups = pixels_of(p, b->columns);
     b->lines = sn_window_places(&w->row, b->rows);
     p->all = warps * b->blocks * BLOCK_ROWS;
@@ -215,7 +215,7 @@ static double instructions(const sn_window_pixels *p) {
     double terms = b->n_terms ? pieces * (double)(b->piece * SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
     double store = p->last ? SN_BANDS_STORE / 2.0 : SN_BANDS_STORE;
     double issued = terms + pieces * each + sums * (products(p) - 1 + store + b->w.rest_ops);
-    issued += (double)(chunks(p) * b->weights) * SN_BANDS_WEIGHT * (double)p->terms / (double)b->planes;
+    issued += (double)(chunks(p) * b->weights) * SN_PIXELS_TAP * (double)p->terms / (double)b->planes;
     return issued + (double)b->threads * SN_WINDOW_BEGIN;
 }
 
@@ -298,15 +298,15 @@ static void consider_rows(choice *c, sn_sched sc) {
 }
 
 static void consider_all(choice *c) {
-    enum { PLANES = 16, PARTS = 64 };
+    enum { PLANES = 16, PARTS = 8 };
     const sn_window *w = &c->p->b.w;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW, sc.pixels = true;
     if (!sc.vector) sc.vector = SN_BAND;
     for (int64_t planes = 1; planes <= PLANES; planes *= 2)
-        for (int64_t parts = 1; parts <= PARTS; parts *= 2) {
+        for (int64_t parts = 1; parts <= PARTS; parts++) {
             int64_t columns = sn_ceil_div(w->column.windows, parts);
-            if (parts > 1) columns = sn_ceil_div(columns, SN_BAND) * SN_BAND;
+            if (parts > 1) columns = sn_ceil_div(columns, c->p->b.piece) * c->p->b.piece;
             if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
             if (columns > w->column.windows) continue;
             sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;

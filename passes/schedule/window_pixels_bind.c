@@ -180,23 +180,25 @@ static void put_weights(binding *b, sn_cursor at) {
     const sn_window_bands *of = &p->b;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
-    int64_t depth = of->run * p->taps, columns = of->side * SN_BAND, all = of->weights * images(b);
+    int64_t depth = of->run * p->taps, columns = of->side * SN_BAND, all = of->weights * images(b) / SN_BAND;
     sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, all), planes;
-    sn_ix q = sn_ix_modc(m, number, depth), column = sn_ix_divc(m, number, depth);
-    sn_val mask = {0};
     if (sn_bands_in_turns(&b->of, all) != all) at = sn_at_end(b->of.k, sn_put_if(m, at, number, sn_ix_const(m, all)));
+    sn_ix channel = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
+    sn_ix eight = sn_ix_modc(m, number, depth / SN_BAND), column = sn_ix_divc(m, number, depth / SN_BAND);
     sn_ix image = sn_ix_modc(m, sn_ix_divc(m, column, columns), images(b));
     sn_ix chunk = sn_ix_divc(m, image, p->phases), phase = sn_ix_modc(m, image, p->phases);
+    sn_ix step = step_of(b, &planes, chunk, channel);
+    sn_val mask = {0};
     column = sn_ix_modc(m, column, columns);
-    sn_ix channel = sn_ix_modc(m, q, SN_BAND), step = step_of(b, &planes, chunk, channel);
     if (p->joined > 1) {
         sn_ix between = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, column, p->own));
         mask = sn_put_in(m, at, between, sn_ix_const(m, 1));
         planes = sn_ix_scale(m, sn_ix_divc(m, chunk, p->parts), p->outs);
     }
     sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, sn_ix_add(m, planes, column)), step);
-    sn_ix row = sn_ix_fma(m, p->down, sn_ix_divc(m, q, of->run), sn_ix_divc(m, phase, p->across));
-    sn_ix place = sn_ix_divc(m, sn_ix_modc(m, q, of->run), SN_BAND);
+    int64_t of_row = of->run / SN_BAND;
+    sn_ix row = sn_ix_fma(m, p->down, sn_ix_divc(m, eight, of_row), sn_ix_divc(m, phase, p->across));
+    sn_ix place = sn_ix_modc(m, eight, of_row);
     if (p->across > 1)
         place = sn_ix_addc(m, sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across)), -of->lead);
     mask = sn_window_put_test(m, at, mask, row, of->w.row.taps);
@@ -204,7 +206,7 @@ static void put_weights(binding *b, sn_cursor at) {
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
     if (mask.i) value = sn_put_op3(m, at, SN_LOP_SELECT, mask, value, sn_put_const(m, at, of->half, 0));
-    put_taps(b, at, value, q, column, image);
+    put_taps(b, at, value, sn_ix_fma(m, SN_BAND, eight, channel), column, image);
 }
 
 /* ---- results ---- */
