@@ -19,14 +19,15 @@
 #include <stdlib.h>
 
 enum {
-    MOST_PIECE = 2,
+    MOST_PIECE = 1,
     MOST_PARTS = 4,
     MOST_OUTS = 64,
     MOST_RUN = 128,
     MOST_BLOCKS = 8,
     MOST_WARPS = 8,
     MOST_SIDE = 64 /* bytes */,
-    BLOCK_ROWS = 16
+    BLOCK_ROWS = 16,
+    BANKS = 16
 };
 
 /* Planes side by side that have the same elements: results of a group. */
@@ -147,6 +148,8 @@ static void place(sn_window_pixels *p) {
     }
     while (apart && b->elements / SN_BAND % SN_BAND != apart % SN_BAND) b->elements += SN_BAND;
     b->stages = p->last && b->planes > 1 && !b->n_terms && p->phases == 1 ? 2 : 1;
+    p->sums = p->last ? 0 : sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
+    for (p->wide = SN_BAND; b->columns % p->wide || b->w.column.windows % p->wide;) p->wide /= 2;
 }
 
 bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
@@ -184,12 +187,12 @@ static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts * p
 /* Of terms, for one of elements. */
 static double products(const sn_window_pixels *p) { return sn_terms_products((uint32_t)p->terms); }
 
-/* Shared memory: images and weights as halves. */
+/* Shared memory: images and weights as halves, eight planes of results. */
 static double bytes_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double images = (double)(chunks(p) * b->elements * b->stages * p->terms);
     double weights = (double)(chunks(p) * b->weights) * products(p);
-    return (images + weights) * sn_dtype_bytes(b->factor);
+    return (images + weights) * sn_dtype_bytes(b->factor) + (double)(SN_BAND * p->sums * sn_dtype_bytes(SN_F32));
 }
 
 /* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
@@ -213,7 +216,7 @@ static double instructions(const sn_window_pixels *p) {
     double sums = (double)(p->many * b->side * SN_BAND * p->all);
     double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + (double)((2 * b->piece + 1) * SN_BAND);
     double terms = b->n_terms ? pieces * (double)(b->piece * SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
-    double store = p->last ? SN_BANDS_STORE / 2.0 : SN_BANDS_STORE;
+    double store = p->last ? SN_BANDS_STORE / 2.0 : 3 + SN_WINDOW_PASS / (double)p->wide;
     double issued = terms + pieces * each + sums * (products(p) - 1 + store + b->w.rest_ops);
     issued += (double)(chunks(p) * b->weights) * SN_PIXELS_TAP * (double)p->terms / (double)b->planes;
     return issued + (double)b->threads * SN_WINDOW_BEGIN;
@@ -227,7 +230,8 @@ static double moved(const sn_window_pixels *p) {
     double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor) * (double)b->piece;
     double left = (double)b->blocks * 4 * loaded(p) * (double)p->terms, right = (double)b->side * 2 * products(p);
     double factors = steps * SN_LINE * (left + right);
-    return (copied + factors) / SN_LINE;
+    double sums = p->last ? 0 : 2 * (double)(b->side * SN_BAND * p->all) * sn_dtype_bytes(SN_F32);
+    return (copied + factors + sums) / SN_LINE;
 }
 
 static double registers(const sn_window_pixels *p) {
@@ -250,7 +254,8 @@ static double count_cycles(const sn_window_pixels *p) {
     double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
     double given = (double)b->threads / SN_WARP * products_of(p);
     double image = (double)(chunks(p) * sn_ceil_div(b->lines, p->down) * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
-    double parts[] = {sn_window_bands_memory(&b->w) / t->units / t->cycle_bytes,
+    double results = (double)b->w.sh->rows * b->w.stored_bytes;
+    double parts[] = {(blocks * (double)b->planes * image + results) / t->units / t->cycle_bytes,
                       each * image / SN_PRODUCT_CACHE,
                       each * (issued + given * SN_WARP * 2) / SN_ISSUES,
                       each * given * mma->m * mma->n * mma->k / mma->rate,

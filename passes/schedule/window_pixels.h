@@ -34,6 +34,8 @@ typedef struct sn_window_pixels {
     int64_t many;   /* of those that a block has side by side: neighbours in memory, where channels lie innermost */
     int64_t all;    /* rows of the product */
     int64_t filled; /* elements of an eight of channels that are written */
+    int64_t sums;   /* from one plane of results in shared memory to the next ... */
+    int64_t wide;   /* ... of which a thread stores so many together */
 } sn_window_pixels;
 
 bool sn_window_pixels_find(sn_window_pixels *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,

@@ -7,7 +7,8 @@
  *         loop x : block.x { loop u { turn[c, v] = load x[..]   s[v, c] = turn[c, v] } }      c in 8 channels, v a piece of a line
  *         loop x : block.x { acc = 0 }
  *         loop x : block.x mma(mma.bf16) { acc[..] += s[..] * taps[..] }                     for each eight of channels
- *         loop x : block.x { the rest of the body, of acc, for each eight of results }
+ *         loop x : block.x { sums[..] = acc[..] }
+ *         loop x : block.x { loop u { the rest of the body, of sums, by neighbours of a line } }     for each eight of results
  *       }
  *     }
  *
@@ -28,6 +29,7 @@ typedef struct binding {
     /* By terms (of halves the first one alone): of elements, of their taps; sums of a term of elements by all terms that it is multiplied by */
     sn_buf images[SN_MOST_TERMS], taps[SN_MOST_TERMS], accs[MOST_MANY][SN_MOST_TERMS];
     sn_buf turn;       /* a piece of eight channels */
+    sn_buf sums;       /* of eight planes, in shared memory */
     sn_buf own, spare; /* sums of f32 that terms have given; once more, where some are added up again */
 } binding;
 
@@ -338,42 +340,78 @@ static void put_sums(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
     put_bad_again(b, sn_at_end(b->of.k, sn_put_if(m, at, sn_terms_test(m, at, bad), sn_ix_const(m, 1))), x, tile);
 }
 
-/* Eight results: threads store what they have, of neighbouring planes two together. */
-static void put_results(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
-    enum { PAIR = 2 };
+static sn_val put_own(binding *b, sn_cursor at, sn_ix x, sn_ix h, sn_ix e, int64_t tile) {
+    sn_ix own = own_at(b, x, sn_ix_fma(b->of.m, sn_mma_elements(b->p.b.mma), h, e));
+    return b->p.terms > 1 ? sn_put_load(b->of.m, at, b->own, own) : put_sum(b, at, x, h, e, tile);
+}
+
+/* What the body does with the sum of a window, whose plane is counted from the block's. */
+static void put_result(binding *b, sn_cursor at, const spot *s, sn_val sum, sn_val mask) {
     const sn_window *w = &b->p.b.w;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
-    uint32_t each = sn_mma_elements(b->p.b.mma);
-    if (b->p.terms > 1) put_sums(b, at, x, tile);
-    sn_ix h = sn_open_loop(m, &at, "h", b->p.b.blocks, SN_AXIS_UNROLL),
-          e = sn_ix_scale(m, sn_open_loop(m, &at, "e", each / PAIR, SN_AXIS_UNROLL), PAIR);
-    spot s = spot_of(b, x, h, e);
-    sn_val mask = put_inside(b, at, (sn_val){0}, &s);
-    sn_ix v = sn_open_loop(m, &at, "v", PAIR, b->p.last ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
-    sn_ix plane = sn_ix_add(m, b->of.plane, sn_ix_addc(m, sn_ix_add(m, s.plane, v), tile * SN_BAND));
-    sn_bands_start_copier(&b->of, &c, at, plane, sn_ix_const(m, 0));
+    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, s->plane), sn_ix_const(m, 0));
     if (w->row.there)
-        sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->row.outer]), sn_ix_add(m, b->of.row, s.row));
-    sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), sn_ix_add(m, b->of.column, s.column));
+        sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->row.outer]), sn_ix_add(m, b->of.row, s->row));
+    sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), sn_ix_add(m, b->of.column, s->column));
     c.mask = mask;
-    e = sn_ix_add(m, e, v);
-    sn_val sum = b->p.terms > 1 ? sn_put_load(m, at, b->own, own_at(b, x, sn_ix_fma(m, each, h, e)))
-                                : put_sum(b, at, x, h, e, tile);
     sn_contraction_becomes(&c, sn_stmt_get(m, w->nest->top)->result, sum);
     sn_window_put_stores(&c, w);
 }
 
-/* All products, then all that threads have: so no thread waits for others between stores. */
+/* Eight neighbouring planes: threads store what they have of them, two together. */
+static void put_neighbours(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
+    enum { PAIR = 2 };
+    sn_module *m = b->of.m;
+    if (b->p.terms > 1) put_sums(b, at, x, tile);
+    sn_ix h = sn_open_loop(m, &at, "h", b->p.b.blocks, SN_AXIS_UNROLL);
+    sn_ix e = sn_open_loop(m, &at, "e", sn_mma_elements(b->p.b.mma) / PAIR, SN_AXIS_UNROLL);
+    e = sn_ix_scale(m, e, PAIR);
+    spot s = spot_of(b, x, h, e);
+    sn_val mask = put_inside(b, at, (sn_val){0}, &s);
+    sn_ix v = sn_open_loop(m, &at, "v", PAIR, SN_AXIS_VECTOR);
+    s.plane = sn_ix_addc(m, sn_ix_add(m, s.plane, v), tile * SN_BAND);
+    put_result(b, at, &s, put_own(b, at, x, h, sn_ix_add(m, e, v), tile), mask);
+}
+
+/* Eight planes pass through shared memory, and leave as neighbours of a line: half sectors would keep the L2 busy for longer. */
+static void put_lines(binding *b, sn_cursor at, int64_t tile) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    sn_cursor in = at;
+    sn_ix x = sn_open_loop(m, &in, "x", of->threads, SN_AXIS_BLOCK_X);
+    if (b->p.terms > 1) put_sums(b, in, x, tile);
+    sn_ix h = sn_open_loop(m, &in, "h", of->blocks, SN_AXIS_UNROLL),
+          e = sn_open_loop(m, &in, "e", sn_mma_elements(of->mma), SN_AXIS_UNROLL);
+    sn_mma_nest n = nest_of(b, 0, 0);
+    sn_ix row = sn_mma_row(m, &n, x, h, e), column = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e);
+    sn_put_store(m, in, b->sums, sn_ix_fma(m, b->p.sums, column, row), put_own(b, in, x, h, e, tile));
+    int64_t of_row = of->columns / b->p.wide, of_plane = of->rows * of_row;
+    sn_ix number = sn_bands_open_turns(&x, &b->of, &at, SN_BAND * of_plane), plane = sn_ix_divc(m, number, of_plane);
+    sn_ix first = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
+    spot s = {.plane = sn_ix_addc(m, plane, tile * SN_BAND), .column = first};
+    s.row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
+    sn_val mask = put_inside(b, at, sn_window_put_test(m, at, (sn_val){0}, plane, SN_BAND), &s);
+    sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
+    s.column = sn_ix_add(m, first, v);
+    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, sn_ix_addc(m, s.column, b->p.shift));
+    sn_ix from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, plane, SN_BAND), pixel);
+    put_result(b, at, &s, sn_put_load(m, at, b->sums, from), mask);
+}
+
+/* All products, then all results: no thread waits for others between stores of neighbours. */
 static void put_tiles(binding *b, sn_cursor at) {
+    int64_t tiles = b->p.many * b->p.b.side;
     put_zeros(b, at);
     for (int64_t image = 0; image < images(b); image++)
         for (int64_t term = b->p.terms; term-- > 0;) {
             sn_mma_nest n = nest_of(b, image, term);
             sn_mma_put(b->of.m, at, &n);
         }
+    for (int64_t tile = 0; tile < tiles && !b->p.last; tile++) put_lines(b, at, tile);
+    if (!b->p.last) return;
     sn_ix x = sn_open_loop(b->of.m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
-    for (int64_t tile = 0; tile < b->p.many * b->p.b.side; tile++) put_results(b, at, x, tile);
+    for (int64_t tile = 0; tile < tiles; tile++) put_neighbours(b, at, x, tile);
 }
 
 static void new_buffers(binding *b) {
@@ -394,6 +432,7 @@ static void new_buffers(binding *b) {
     }
     if (b->p.terms > 1) b->own = sn_local_new(m, "own", SN_F32, SN_BUF_REG, own, of->threads);
     if (b->p.terms > 1) b->spare = sn_local_new(m, "spare", SN_F32, SN_BUF_REG, own, of->threads);
+    if (!b->p.last) b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, SN_BAND * b->p.sums, 1);
     if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
 }
 
