@@ -2,8 +2,8 @@
  * with groups have, by matrix instructions whose rows are pixels (window_pixels.h).
  *
  * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros. Groups of fewer channels are joined
- * to eight. Where the image lies as [N, C, H, W], threads load a few neighbours of eight channels and store them pixel by pixel: each
- * element comes from memory once, is turned once, and no copy with channels innermost is made in memory. Where channels lie innermost, a
+ * to eight. Where the image lies as [N, C, H, W], threads load a pixel of eight channels and store it as one: each
+ * element comes from memory once, and no copy with channels innermost is made in memory. Where channels lie innermost, a
  * block has several groups, so that whole sectors of memory are read and written.
  *
  * Legality: as of bands (window_bands.c).
@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 enum {
-    MOST_PIECE = 1,
     MOST_PARTS = 4,
     MOST_OUTS = 64,
     MOST_RUN = 128,
@@ -82,8 +81,7 @@ static bool find_phases(sn_window_pixels *p) {
     if (p->down > 2 || p->across > 2 || (p->down > 1 && llabs(row->dilation) != 1)) return false;
     p->taps = p->down > 1 ? sn_ceil_div(row->taps, p->down) : row->taps;
     p->apart = p->down > 1 ? 1 : llabs(row->dilation);
-    p->shift = p->across > 1 ? 0 : b->lead;
-    int64_t reach = p->across > 1 ? (b->lead + b->reach - 1) / p->across + 1 : b->reach;
+    int64_t reach = p->across > 1 ? (b->reach - 1) / p->across + 1 : b->reach;
     b->run = sn_ceil_div(reach * SN_BAND, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
     return true;
 }
@@ -100,7 +98,7 @@ bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ct
     *why_not = "neither pixels nor channels are neighbours in memory";
     p->last = b->w.column.unit > 1;
     if (p->last && !has_channels_last(p)) return false;
-    sn_window_bands_find_piece(b, p->last ? 1 : MOST_PIECE);
+    sn_window_bands_find_piece(b, 1);
     *why_not = "windows move by one place or two, and their taps do not lie apart then";
     if (!find_phases(p)) return false;
     *why_not = "windows reach over more than rows of a product do";
@@ -118,11 +116,11 @@ bool sn_schedule_window_pixels_applies(const char **why_not, sn_pass_ctx *cx, sn
  * next row of taps, which is worth a few pixels. */
 static int64_t pixels_of(const sn_window_pixels *p, int64_t columns) {
     const sn_window_bands *b = &p->b;
-    int64_t zeros = columns == b->w.column.windows ? b->zeros : 0, n = columns + b->lead + b->reach - 1 - zeros;
-    if (p->across > 1) n = columns + (b->lead + b->reach - 1) / p->across;
-    else if (n < columns + b->lead) n = columns + b->lead;
-    int64_t whole = sn_ceil_div(n, SN_BAND) * SN_BAND, least = sn_ceil_div(n, b->piece) * b->piece;
-    return 4 * least < 3 * whole ? least : whole;
+    int64_t zeros = columns == b->w.column.windows ? b->zeros : 0, n = columns + b->reach - 1 - zeros;
+    if (p->across > 1) n = columns + (b->reach - 1) / p->across;
+    else if (n < columns) n = columns;
+    int64_t whole = sn_ceil_div(n, SN_BAND) * SN_BAND;
+    return 4 * n < 3 * whole ? n : whole;
 }
 
 /* Are sums of all terms longer than tensor cores may add up? */
@@ -160,7 +158,6 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     b->blocks = sc->unroll;
     if (!b->rows || !b->columns || !b->planes || !b->blocks || !warps || sc->block_x % SN_WARP) return false;
     if (b->rows > w->row.windows || b->columns > w->column.windows || b->images % b->planes) return false;
-    if (b->columns < w->column.windows && b->columns % b->piece) return false;
     b->groups = pixels_of(p, b->columns);
     b->lines = sn_window_places(&w->row, b->rows);
     p->all = warps * b->blocks * BLOCK_ROWS;
@@ -212,10 +209,10 @@ static double products_of(const sn_window_pixels *p) {
 /* Of all threads for an image. */
 static double instructions(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double pieces = (double)(chunks(p) * p->filled) / (double)(SN_BAND * b->piece);
+    double pieces = (double)(chunks(p) * p->filled) / SN_BAND;
     double sums = (double)(p->many * b->side * SN_BAND * p->all);
-    double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + (double)((2 * b->piece + 1) * SN_BAND);
-    double terms = b->n_terms ? pieces * (double)(b->piece * SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
+    double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + 3 * SN_BAND;
+    double terms = b->n_terms ? pieces * (double)(SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
     double store = p->last ? SN_BANDS_STORE / 2.0 : 3 + SN_WINDOW_PASS / (double)p->wide;
     double issued = terms + pieces * each + sums * (products(p) - 1 + store + b->w.rest_ops);
     issued += (double)(chunks(p) * b->weights) * SN_PIXELS_TAP * (double)p->terms / (double)b->planes;
@@ -227,7 +224,7 @@ static double moved(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
     double warps = (double)b->threads / SN_WARP, rows = (double)(p->taps * (b->run / sn_mmas[b->mma].k));
     double steps = warps * rows * (double)chunks(p);
-    double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor) * (double)b->piece;
+    double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor);
     double left = (double)b->blocks * 4 * loaded(p) * (double)p->terms, right = (double)b->side * 2 * products(p);
     double factors = steps * SN_LINE * (left + right);
     double sums = p->last ? 0 : 2 * (double)(b->side * SN_BAND * p->all) * sn_dtype_bytes(SN_F32);
@@ -265,7 +262,8 @@ static double count_cycles(const sn_window_pixels *p) {
     for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
     longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
     double alone = 2 * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
-    return most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    double all = most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    return p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all;
 }
 
 typedef struct choice {
@@ -311,7 +309,6 @@ static void consider_all(choice *c) {
     for (int64_t planes = 1; planes <= PLANES; planes *= 2)
         for (int64_t parts = 1; parts <= PARTS; parts++) {
             int64_t columns = sn_ceil_div(w->column.windows, parts);
-            if (parts > 1) columns = sn_ceil_div(columns, c->p->b.piece) * c->p->b.piece;
             if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
             if (columns > w->column.windows) continue;
             sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;

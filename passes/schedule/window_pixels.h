@@ -29,7 +29,6 @@ typedef struct sn_window_pixels {
     int64_t down, across; /* places by which windows move */
     int64_t phases;       /* such images */
     int64_t taps, apart;  /* rows of taps in such an image; lines from one to the next */
-    int64_t shift;        /* pixels in front of the first window's in a line */
     /* Of a header: */
     int64_t many;   /* of those that a block has side by side: neighbours in memory, where channels lie innermost */
     int64_t all;    /* rows of the product */

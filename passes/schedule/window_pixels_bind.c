@@ -4,7 +4,7 @@
  *     loop g : grid {
  *       loop x : block.x { loop u { taps[..] = w[..], 0 behind the last tap of a row } }
  *       loop i in planes {
- *         loop x : block.x { loop u { turn[c, v] = load x[..]   s[v, c] = turn[c, v] } }      c in 8 channels, v a piece of a line
+ *         loop x : block.x { loop u { turn[c] = load x[..]   s[.., c] = turn[c] } }      c in 8 channels
  *         loop x : block.x { acc = 0 }
  *         loop x : block.x mma(mma.bf16) { acc[..] += s[..] * taps[..] }                     for each eight of channels
  *         loop x : block.x { sums[..] = acc[..] }
@@ -28,7 +28,7 @@ typedef struct binding {
     sn_window_pixels p;
     /* By terms (of halves the first one alone): of elements, of their taps; sums of a term of elements by all terms that it is multiplied by */
     sn_buf images[SN_MOST_TERMS], taps[SN_MOST_TERMS], accs[MOST_MANY][SN_MOST_TERMS];
-    sn_buf turn;       /* a piece of eight channels */
+    sn_buf turn;       /* a pixel of eight channels */
     sn_buf sums;       /* of eight planes, in shared memory */
     sn_buf own, spare; /* sums of f32 that terms have given; once more, where some are added up again */
 } binding;
@@ -103,36 +103,32 @@ static sn_ix image_at(binding *b, sn_ix chunk, sn_ix line, sn_ix place) {
     return sn_ix_fma(m, p->b.elements, sn_ix_fma(m, p->phases, chunk, phase), sn_ix_scale(m, pixel, SN_BAND));
 }
 
-/* Opens turns over n pieces of all images. What is no piece goes behind the images, or nowhere where they are phases. */
-static sn_ix open_pieces(binding *b, sn_cursor *at, sn_ix *x, int64_t n) {
+/* Opens turns over n pixels of all images. What is none goes behind the images, or nowhere where they are phases. */
+static sn_ix open_pixels(binding *b, sn_cursor *at, sn_ix *x, int64_t n) {
     sn_ix number = sn_bands_open_turns(x, &b->of, at, n);
     if (b->p.phases > 1 && sn_bands_in_turns(&b->of, n) != n)
         *at = sn_at_end(b->of.k, sn_put_if(b->of.m, *at, number, sn_ix_const(b->of.m, n)));
     return number;
 }
 
-/* Channels of a piece are loaded along the line, and stored pixel by pixel. */
+/* Channels are loaded along the line, pixel by pixel: more neighbours at a time would store into the same banks. */
 static void put_turned(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    int64_t piece = of->piece, of_line = of->groups * b->p.across / piece;
-    int64_t of_part = of->elements * b->p.phases / SN_BAND / piece, own = SN_BAND * piece;
-    sn_ix x, number = open_pieces(b, &at, &x, of_part * chunks(b)), rest = number, chunk = sn_ix_const(m, 0);
+    int64_t of_line = of->groups * b->p.across, of_part = of->elements * b->p.phases / SN_BAND;
+    sn_ix x, number = open_pixels(b, &at, &x, of_part * chunks(b)), rest = number, chunk = sn_ix_const(m, 0);
     if (chunks(b) > 1) chunk = sn_ix_divc(m, number, of_part), rest = sn_ix_modc(m, number, of_part);
     if (b->p.phases > 1) chunk = sn_ix_modc(m, chunk, chunks(b)), rest = sn_ix_modc(m, number, of_part);
-    sn_ix line = sn_ix_divc(m, rest, of_line), first = sn_ix_scale(m, sn_ix_modc(m, rest, of_line), piece);
-    sn_ix place = sn_ix_addc(m, first, -of->lead);
+    sn_ix line = sn_ix_divc(m, rest, of_line), place = sn_ix_modc(m, rest, of_line);
     b->of.inside = chunks(b) > 1 ? sn_window_put_test(m, at, (sn_val){0}, chunk, chunks(b)) : (sn_val){0};
     sn_cursor in = at;
-    sn_ix c = sn_open_loop(m, &in, "c", SN_BAND, SN_AXIS_UNROLL), v = sn_open_loop(m, &in, "v", piece, SN_AXIS_VECTOR);
-    sn_val value = put_element(b, in, chunk, c, line, place, v);
-    sn_put_store(m, in, b->turn, sn_ix_fma(m, own, x, sn_ix_fma(m, piece, c, v)), value);
-    sn_ix pixel = sn_open_loop(m, &at, "p", piece, SN_AXIS_UNROLL);
+    sn_ix c = sn_open_loop(m, &in, "c", SN_BAND, SN_AXIS_UNROLL);
+    sn_val value = put_element(b, in, chunk, c, line, place, sn_ix_const(m, 0));
+    sn_put_store(m, in, b->turn, sn_ix_fma(m, SN_BAND, x, c), value);
     c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
-    value = sn_put_load(m, at, b->turn, sn_ix_fma(m, own, x, sn_ix_fma(m, piece, c, pixel)));
-    sn_ix to = sn_ix_fma(m, own, number, sn_ix_fma(m, SN_BAND, pixel, c));
-    if (b->p.phases > 1) to = sn_ix_add(m, image_at(b, chunk, line, sn_ix_add(m, first, pixel)), c);
-    put_factor(b, at, to, value);
+    sn_ix to = sn_ix_fma(m, SN_BAND, number, c);
+    if (b->p.phases > 1) to = sn_ix_add(m, image_at(b, chunk, line, place), c);
+    put_factor(b, at, to, sn_put_load(m, at, b->turn, sn_ix_fma(m, SN_BAND, x, c)));
 }
 
 /* Channels that lie side by side are copied by eights; in a pipe one image ahead, while warps multiply. */
@@ -140,7 +136,7 @@ static void put_copied(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     sn_cursor pipe = at;
-    sn_ix x, number = open_pieces(b, &at, &x, b->p.filled / SN_BAND * images(b));
+    sn_ix x, number = open_pixels(b, &at, &x, b->p.filled / SN_BAND * images(b));
     sn_ix chunk = sn_ix_modc(m, number, chunks(b)), pixel = sn_ix_divc(m, number, chunks(b));
     if (b->p.phases > 1) pixel = sn_ix_modc(m, pixel, b->p.filled / SN_BAND * b->p.phases);
     int64_t of_line = of->groups * b->p.across;
@@ -201,8 +197,7 @@ static void put_weights(binding *b, sn_cursor at) {
     int64_t of_row = of->run / SN_BAND;
     sn_ix row = sn_ix_fma(m, p->down, sn_ix_divc(m, eight, of_row), sn_ix_divc(m, phase, p->across));
     sn_ix place = sn_ix_modc(m, eight, of_row);
-    if (p->across > 1)
-        place = sn_ix_addc(m, sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across)), -of->lead);
+    if (p->across > 1) place = sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across));
     mask = sn_window_put_test(m, at, mask, row, of->w.row.taps);
     mask = both(m, at, mask, sn_bands_put_taps(&b->of, &c, row, place));
     c.mask = mask;
@@ -288,7 +283,7 @@ static spot spot_of(binding *b, sn_ix x, sn_ix h, sn_ix e) {
     sn_ix number = sn_mma_row(m, &n, x, h, e);
     return (spot){.plane = sn_mma_column(m, &n, x, sn_ix_const(m, 0), e),
                   .row = sn_ix_divc(m, number, b->p.b.groups),
-                  .column = sn_ix_addc(m, sn_ix_modc(m, number, b->p.b.groups), -b->p.shift)};
+                  .column = sn_ix_modc(m, number, b->p.b.groups)};
 }
 
 /* Is there such a window? */
@@ -394,7 +389,7 @@ static void put_lines(binding *b, sn_cursor at, int64_t tile) {
     sn_val mask = put_inside(b, at, sn_window_put_test(m, at, (sn_val){0}, plane, SN_BAND), &s);
     sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
     s.column = sn_ix_add(m, first, v);
-    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, sn_ix_addc(m, s.column, b->p.shift));
+    sn_ix pixel = sn_ix_fma(m, of->groups, s.row, s.column);
     sn_ix from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, plane, SN_BAND), pixel);
     put_result(b, at, &s, sn_put_load(m, at, b->sums, from), mask);
 }
@@ -419,21 +414,21 @@ static void new_buffers(binding *b) {
                              *const ACCS[] = {"acc", "acc_m", "acc_l"};
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    int64_t turned = SN_BAND * of->piece, pieces = of->elements / turned * images(b);
+    int64_t pixels = of->elements / SN_BAND * images(b);
     int64_t own = of->blocks * sn_mma_elements(of->mma), width = width_of(of->run * b->p.taps);
-    if (!b->p.last) pieces = sn_bands_in_turns(&b->of, pieces);
+    if (!b->p.last) pixels = sn_bands_in_turns(&b->of, pixels);
     for (int64_t t = 0; t < b->p.terms; t++) {
         int64_t tiles = of->side * beside(b, t), taps = of->weights * images(b) * beside(b, t);
         for (int64_t i = 0; i < b->p.many; i++)
             b->accs[i][t] = sn_local_new(m, ACCS[t], SN_F32, SN_BUF_REG, own * tiles, of->threads);
         b->taps[t] = sn_local_new(m, TAPS[t], of->factor, SN_BUF_SHARED, taps, 1);
         sn_buf_get(m, b->taps[t])->swizzle = (uint32_t)(width * sn_dtype_bytes(of->factor));
-        b->images[t] = sn_local_new(m, IMAGES[t], of->factor, SN_BUF_SHARED, pieces * turned, 1);
+        b->images[t] = sn_local_new(m, IMAGES[t], of->factor, SN_BUF_SHARED, pixels * SN_BAND, 1);
     }
     if (b->p.terms > 1) b->own = sn_local_new(m, "own", SN_F32, SN_BUF_REG, own, of->threads);
     if (b->p.terms > 1) b->spare = sn_local_new(m, "spare", SN_F32, SN_BUF_REG, own, of->threads);
     if (!b->p.last) b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, SN_BAND * b->p.sums, 1);
-    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turned, of->threads);
+    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, SN_BAND, of->threads);
 }
 
 void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
