@@ -344,13 +344,14 @@ static bool is_dense(const shape *s) {
  * pixels of a channel lie together: an image that is offered channels-last is taken there and back. */
 static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered,
                                    double copies) {
+    enum { HUNDRED = 100 };
     int64_t together = sn_layout_together(cx->m, x, s->dtype);
     bool either = s->weights[1] == 1;
     double others = 0;
     if (image_offered && !either)
         others = conversion_cycles(cx->target, s, s->image) + conversion_cycles(cx->target, s, s->result);
     double pixels = image_offered && s->dtype != SN_F32 ? 0 : pixels_cycles(cx, x, s), boxes = copies;
-    double threads = windows_cycles(cx->target, s) + others;
+    double threads = (windows_cycles(cx->target, s) + others) * SN_CHOICE_PIXELS_GAIN / HUNDRED;
     if (together) boxes += ways_of(cx, x, s, mma, together).boxes;
     if (pixels > 0 && pixels < threads && (!together || pixels < boxes)) return SN_LAYOUT_ANY;
     if (together && pays(cx, x, s, mma, together, copies, others)) return SN_LAYOUT_LAST;
