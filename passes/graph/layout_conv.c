@@ -292,6 +292,7 @@ static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
     double parts[] = {products, moved, issued / ISSUES, memory}, longest = 0, all = 0;
     for (uint32_t k = 0; k < SN_COUNT(parts); k++) longest = more(longest, parts[k]), all += parts[k];
     double percent = terms > 1 ? SN_CHOICE_PIXELS_TERMS : SN_CHOICE_PIXELS;
+    if (phases > 1) percent = percent * SN_CHOICE_PIXELS_PHASES / HUNDRED;
     return (longest + (all - longest) / BAND_SIDE) / t->units * percent / HUNDRED + SN_CHOICE_BEGIN;
 }
 

@@ -231,11 +231,10 @@ static double moved(const sn_window_pixels *p) {
     return (copied + factors + sums) / SN_LINE;
 }
 
+/* Parts of pixels are used up as they come. */
 static double registers(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double parts = (double)(b->blocks * (b->run / sn_mmas[b->mma].k)) * 4;
-    return 2 * SN_OTHER_REGS + (double)(p->many * b->blocks * b->side * 4) * products(p) +
-           parts * (loaded(p) < 1 ? 1.5 : 1);
+    return 2 * SN_OTHER_REGS + (double)(p->many * b->blocks * b->side * 4) * products(p) + 2 * (double)b->blocks;
 }
 
 static double count_cycles(const sn_window_pixels *p) {
@@ -263,6 +262,7 @@ static double count_cycles(const sn_window_pixels *p) {
     longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
     double alone = 2 * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
     double all = most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    if (p->phases > 1) all = all * SN_PIXELS_PHASES / 100;
     return p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all;
 }
 
@@ -343,8 +343,9 @@ sn_status sn_schedule_window_pixels_candidates(sn_sched_list *out, sn_pass_ctx *
                        sn_kern_get(cx->m, k)->name);
     if (!c.cycles) return SN_OK;
     if (open) SN_TRY(other_cycles(&other, cx, k, sh, pinned));
+    if (p.last && p.b.w.steps > 1) other = other * SN_PIXELS_LAST / 100;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "pixels: %.0f cycles; else: %.0f", c.cycles, other);
-    if (open && c.cycles * 100 > other * SN_BANDS_GAIN) return SN_OK;
+    if (open && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;
     return SN_OK;
