@@ -211,12 +211,14 @@ static int64_t place_of(const warps *w, const operand *op, int64_t row, int64_t 
     return q / o->run * (o->jump / o->width) + row + q % o->run / w->length;
 }
 
-/* n parts from place `place` on: pairs along the sum, from 8 rows to the next. */
+/* n parts from place `place` on, those of 8 rows and of the 8 behind them, then the same further along the sum: the order in which an instruction
+ * has them in its registers. Of 8 rows alone: a pair along the sum. */
 static void load_overlap(const warps *w, const operand *op, int64_t place, uint32_t n, lv *out) {
     sn_em *em = &w->g->em;
     char name[64];
     lv i = rest(w, divided(w, w->lane, PART_ROWS), n);
-    lv at = plus(w, scaled(w, divided(w, i, PAIR), PART_ROWS), rest(w, i, PAIR));
+    lv rows = n > PAIR ? rest(w, i, PAIR) : c32(w, 0), along = n > PAIR ? divided(w, i, PAIR) : i;
+    lv at = plus(w, scaled(w, rows, PART_ROWS), along);
     at = plus(w, at, rest(w, w->lane, PART_ROWS));
     if (op->first) at = plus(w, at, op->first);
     lv offset = scaled(w, at, PART_BYTES), far = c32(w, place * PART_BYTES);
@@ -240,7 +242,7 @@ static void know_pairs(const warps *w, const operand *op, int64_t row, int64_t q
     bool both = next && !(is_known(op, place + PART_ROWS, run) && is_known(op, place + PART_ROWS + 1, run));
     load_overlap(w, op, place, both ? 2 * PAIR : PAIR, parts);
     for (uint32_t i = 0; i < (both ? 2 * PAIR : PAIR); i++)
-        op->known[place + i / PAIR * PART_ROWS + i % PAIR] = (known_part){parts[i], run};
+        op->known[place + (both ? i % PAIR * PART_ROWS + i / PAIR : i)] = (known_part){parts[i], run};
 }
 
 static void take_overlap(const warps *w, const operand *op, uint32_t blocks, int64_t q) {

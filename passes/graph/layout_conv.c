@@ -219,13 +219,18 @@ typedef struct banded {
 
 enum { BAND = 8, BAND_STEP = 16, BAND_WIDEST = 64, BAND_SIDE = 4 };
 
+static bool moves_by_one(const shape *s) {
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->g.stride[k] != 1) return false;
+    return true;
+}
+
 static bool is_banded(banded *out, const shape *s) {
     uint32_t last = s->rank - 1;
     int64_t width = s->weights[last], reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
     int64_t steps = whole(BAND - 1 + reach, BAND_STEP), piece = BAND;
-    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST) return false;
-    for (uint32_t k = 0; k < s->g.n; k++)
-        if (s->g.stride[k] != 1) return false;
+    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST || !moves_by_one(s))
+        return false;
     while (s->image[last] % piece) piece /= 2;
     *out = (banded){.pixels = (double)(s->result[0] * s->pixels), .image = (double)s->image[0], .piece = (double)piece};
     out->pixels *= (double)(whole(line + reach - 1, BAND) * BAND) / (double)line;
@@ -248,6 +253,47 @@ static double bands_cycles(const sn_target *t, const shape *s) {
     double longest = more(more(products, memory), issued / ISSUES), all = products + memory + issued / ISSUES;
     double turns = (double)whole(s->weights[1], BAND_SIDE) * SN_CHOICE_BANDS_TURN;
     return (longest + (all - longest) / BAND_SIDE) / units + SN_CHOICE_BEGIN + turns;
+}
+
+/* Images in which windows move by one: those of even and odd places, where they move by two; 0: they move by more. */
+static int64_t phases_of(const shape *s) {
+    int64_t phases = 1;
+    for (uint32_t k = 0; k < s->g.n; k++) {
+        int64_t stride = s->g.stride[k];
+        if (stride > 2 || (stride > 1 && (k + 2 < s->g.n || s->g.dilation[k] > 1))) return 0;
+        phases *= stride;
+    }
+    return phases;
+}
+
+/* Of matrix instructions that do windows of a few eights of channels as rows of pixels (passes/schedule/window_pixels.h), with what turns
+ * pixels and results in shared memory; 0: they do it not. */
+static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
+    enum { ROWS = 128, ISSUES = 128, PRODUCT = 2, LOADS = 3, TURNED = 12, TERM = 4, MOST = 32, HUNDRED = 100 };
+    const sn_target *t = cx->target;
+    sn_product product = {.node = x, .dtype = s->dtype};
+    sn_choice_question q = {.target = t, .m = cx->m, .product = &product};
+    double each = sn_choice_products(&q, s->dtype), terms = each > 3 ? 3 : each > 1 ? 2 : 1; /* 6, 3, 1 */
+    int64_t width = s->weights[s->rank - 1], line = s->result[s->rank - 1], channels = s->weights[1];
+    int64_t reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, out = s->result[1] / s->g.groups;
+    double image = (double)s->image[0], pixels = (double)(s->result[0] * s->pixels / line);
+    if (channels < BAND && BAND % channels == 0) out *= BAND / channels, channels = BAND;
+    int64_t phases = phases_of(s), across = s->g.stride[s->g.n - 1], span = whole(reach, across);
+    if (!phases || channels % BAND || channels > MOST || out % BAND || span > BAND) return 0;
+    for (uint32_t k = 1; k < s->rank; k++) image *= (double)s->image[k];
+    pixels *= (double)(whole(line + span - 1, BAND) * BAND);
+    int64_t down = phases / across, rows = whole(s->taps / width, down) * down;
+    double steps = (double)(rows * across * whole(span * BAND, BAND_STEP));
+    double results = pixels * (double)s->result[1];
+    double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT * each;
+    double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS * terms;
+    double issued = image * (SN_CHOICE_BANDS_PIECE / BAND + terms * TERM) + results * (PRODUCT + each);
+    double memory = (image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
+    double parts[] = {products, moved, issued / ISSUES, memory}, longest = 0, all = 0;
+    for (uint32_t k = 0; k < SN_COUNT(parts); k++) longest = more(longest, parts[k]), all += parts[k];
+    double percent = terms > 1 ? SN_CHOICE_PIXELS_TERMS : SN_CHOICE_PIXELS;
+    if (phases > 1) percent = percent * SN_CHOICE_PIXELS_PHASES / HUNDRED;
+    return (longest + (all - longest) / BAND_SIDE) / t->units * percent / HUNDRED + SN_CHOICE_BEGIN;
 }
 
 /* Cycles of products: by boxes, so many groups together, and by threads. */
@@ -294,15 +340,21 @@ static bool is_dense(const shape *s) {
     return true;
 }
 
-/* Threads do groups of one channel in either order. Groups of several they do where the pixels of a channel lie together: an
- * image that is offered channels-last is taken there and back. */
+/* Threads do groups of one channel in either order, and so do matrix instructions whose rows are pixels; of halves that are offered channels-last
+ * boxes are faster (3 x 3 of bf16[64, 56, 56, 128] in 16 groups 60 us for 72 on an H100). Groups of several threads do where the
+ * pixels of a channel lie together: an image that is offered channels-last is taken there and back. */
 static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered,
                                    double copies) {
+    enum { HUNDRED = 100 };
     int64_t together = sn_layout_together(cx->m, x, s->dtype);
     bool either = s->weights[1] == 1;
     double others = 0;
     if (image_offered && !either)
         others = conversion_cycles(cx->target, s, s->image) + conversion_cycles(cx->target, s, s->result);
+    double pixels = image_offered && s->dtype != SN_F32 ? 0 : pixels_cycles(cx, x, s), boxes = copies;
+    double threads = (windows_cycles(cx->target, s) + others) * SN_CHOICE_PIXELS_GAIN / HUNDRED;
+    if (together) boxes += ways_of(cx, x, s, mma, together).boxes;
+    if (pixels > 0 && pixels < threads && (!together || pixels < boxes)) return SN_LAYOUT_ANY;
     if (together && pays(cx, x, s, mma, together, copies, others)) return SN_LAYOUT_LAST;
     return either ? SN_LAYOUT_ANY : SN_LAYOUT_FIRST;
 }

@@ -273,7 +273,7 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     choice c = {.w = &w, .pinned = pinned};
     double element, contract = 0;
-    if (pinned->bands || !sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
+    if (pinned->bands || pinned->pixels || !sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
     bool said =
         pinned->block_x || pinned->vector || pinned->unroll || pinned->tile_m || pinned->tile_n || pinned->tile_k;

@@ -39,7 +39,7 @@ static bool is_half(const sn_window_bands *b, sn_val v) {
 static sn_mma instruction(const sn_window_bands *b) {
     for (sn_mma i = SN_MMA_NONE + 1; i < SN_N_MMAS; i++) {
         const sn_mma_info *mma = &sn_mmas[i];
-        if (sn_mma_is_async(i) || mma->sm > b->w.cx->target->sm || mma->operand != b->half) continue;
+        if (sn_mma_is_async(i) || mma->sm > b->w.cx->target->sm || mma->operand != b->factor) continue;
         if (mma->n == SN_BAND && mma->m == 2 * SN_BAND && mma->k == 2 * SN_BAND && mma->state == SN_F32) return i;
     }
     return SN_MMA_NONE;
@@ -57,9 +57,14 @@ static bool find_product(sn_window_bands *b) {
     bool right = product->in[1].i == w->value.i;
     if (!right && product->in[0].i != w->value.i) return false;
     b->weight = product->in[right ? 0 : 1];
-    b->half = sn_stmt_get(w->m, w->load)->dtype;
+    b->half = b->factor = sn_stmt_get(w->m, w->load)->dtype;
+    if (b->half == SN_F32) {
+        b->n_terms = sn_precision_terms((sn_precision)sn_kern_get(w->m, w->k)->sched.precision);
+        b->factor = SN_BF16;
+    }
     b->mma = instruction(b);
-    return b->weight.i != w->value.i && b->mma && is_half(b, w->value) && is_half(b, b->weight);
+    if (b->weight.i == w->value.i || !b->mma) return false;
+    return b->n_terms || (is_half(b, w->value) && is_half(b, b->weight));
 }
 
 /* ---- pieces ---- */
@@ -73,7 +78,7 @@ static void find_image(sn_window_bands *b) {
         if (r->in[0].i != mask.i || !is_zero(b, r->in[2])) return;
         r = def_of(b, r->in[1]);
     }
-    if (r->op != SN_LOP_CAST || r->in[0].i != load->result.i) return;
+    if (b->n_terms ? r != load : r->op != SN_LOP_CAST || r->in[0].i != load->result.i) return;
     b->image = load->result;
     b->mask = mask;
 }
@@ -83,21 +88,19 @@ static sn_axis outer_axis(const sn_window *w, uint32_t i) { return sn_stmt_axis(
 /* Is e, which may count along a row, the same number of pieces of n for all else? *at becomes what it is at place 0. */
 static bool by_pieces(int64_t *at, bool *along, sn_window_bands *b, sn_ix e, int64_t n) {
     sn_window *w = &b->w;
-    sn_ix zero = sn_ix_const(w->m, 0);
+    sn_ix zero = sn_ix_const(w->m, 0), rest, begin;
+    sn_axis line[] = {outer_axis(w, w->column.outer), sn_stmt_axis(w->m, w->nest->chain.at[w->column.tap])};
+    sn_ix none[] = {zero, zero};
     int64_t c;
-    *along = false;
+    if (!sn_ix_coef(w->m, e, line[0], &c) || (c != 0 && c != 1)) return false;
+    *along = c == 1;
+    rest = begin = sn_ix_subst(w->m, e, line, none, SN_COUNT(line));
     for (uint32_t i = 0; i < w->sh->outer.n + w->nest->chain.n; i++) {
-        bool outer = i < w->sh->outer.n;
-        sn_stmt s = outer ? w->sh->outer.at[i] : w->nest->chain.at[i - w->sh->outer.n];
-        bool column = outer ? w->column.outer == i : w->column.tap == i - w->sh->outer.n;
-        if (!sn_ix_coef(w->m, e, sn_stmt_axis(w->m, s), &c)) return false;
-        if (column && outer && c != 0 && c != 1) return false;
-        if (!column && c % n) return false;
-        *along |= column && outer && c == 1;
+        sn_stmt s = i < w->sh->outer.n ? w->sh->outer.at[i] : w->nest->chain.at[i - w->sh->outer.n];
         sn_axis ax = sn_stmt_axis(w->m, s);
-        e = sn_ix_subst(w->m, e, &ax, &zero, 1);
+        begin = sn_ix_subst(w->m, begin, &ax, &zero, 1);
     }
-    return sn_ix_is_const(w->m, e, at);
+    return sn_ix_is_const(w->m, begin, at) && sn_ix_is_multiple(w->m, sn_ix_sub(w->m, rest, begin), n);
 }
 
 /* Does the mask hold for all of a piece of n elements, or for none? */
@@ -126,19 +129,21 @@ static bool ends_with_pieces(const sn_window_bands *b, int64_t n) {
     return tests(b, b->mask, l) || (b->lead == 0 && (l->windows + b->reach - 1) % n == 0);
 }
 
-/* As wide as memory and shared memory have them aligned for all lines. */
-static void find_piece(sn_window_bands *b) {
+static int64_t zeros_of(sn_window_bands *b, sn_val mask);
+
+void sn_window_bands_find_piece(sn_window_bands *b, int64_t most) {
     const sn_stmt_rec *load = sn_stmt_get(b->w.m, b->w.load);
     int64_t bytes = sn_dtype_bytes(b->half), at;
     bool along;
-    for (b->piece = SN_BAND; b->piece > 1; b->piece /= 2) {
+    for (b->piece = most; b->piece > 1; b->piece /= 2) {
         if (!b->image.i || sn_buf_get(b->w.m, load->buf)->align < b->piece * bytes) continue;
         if (!by_pieces(&at, &along, b, load->ix, b->piece) || !along) continue;
         at += sn_window_first_place(&b->w.column);
         b->lead = ((at % b->piece) + b->piece) % b->piece;
-        if (ends_with_pieces(b, b->piece) && (!b->mask.i || is_of_pieces(b, b->mask, b->piece))) return;
+        if (ends_with_pieces(b, b->piece) && (!b->mask.i || is_of_pieces(b, b->mask, b->piece))) break;
     }
-    b->lead = 0;
+    if (b->piece == 1) b->lead = 0;
+    b->zeros = zeros_of(b, b->mask);
 }
 
 /* What the mask holds off of a line in front of the image, as far as it holds off as much behind it: the end of one line is what stands in
@@ -163,10 +168,8 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
 
 /* Bands begin where results do, or with neighbours in front of them: pairs that begin as those of memory do. */
 static void find_bands(sn_window_bands *b) {
-    b->reach = llabs(b->w.column.dilation) * (b->w.column.taps - 1) + 1;
     b->run = sn_ceil_div(SN_BAND - 1 + b->reach, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
-    find_piece(b);
-    b->zeros = zeros_of(b, b->mask);
+    sn_window_bands_find_piece(b, SN_BAND);
     int64_t room = b->run - (SN_BAND - 1) - b->reach, shift = b->lead < room ? b->lead : room;
     if ((shift - b->lead) % 2 && shift > 0) shift--;
     b->first = shift - b->lead;
@@ -200,20 +203,24 @@ static void find_alike(sn_window_bands *b) {
         if (all % n == 0 && sn_window_plane_stride(&b->w, n) == 0) b->alike = n;
 }
 
-static bool moves_by_one(const sn_window *w) {
-    return w->lanes < 0 && w->column.step == 1 && w->column.unit == 1 && (!w->row.there || w->row.step == 1);
+bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                           const sn_schedule_shape *sh) {
+    *b = (sn_window_bands){.half = SN_F32};
+    if (!sn_window_find(&b->w, why_not, cx, k, sh)) return false;
+    *why_not = "matrix instructions do halves times halves, or terms of f32, summed in f32";
+    if (!find_product(b)) return false;
+    find_image(b);
+    find_images(b);
+    b->reach = llabs(b->w.column.dilation) * (b->w.column.taps - 1) + 1;
+    return true;
 }
 
 bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                           const sn_schedule_shape *sh) {
-    *b = (sn_window_bands){.half = SN_F32};
-    if (!sn_window_find(&b->w, why_not, cx, k, sh)) return false;
-    *why_not = "bands are of windows that move by one element, and sum up nothing else";
-    if (!moves_by_one(&b->w)) return false;
-    *why_not = "bands are of halves times halves, summed in f32, which an instruction multiplies";
-    if (!find_product(b)) return false;
-    find_image(b);
-    find_images(b);
+    if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
+    *why_not = "bands are of halves, whose neighbours lie along a line, and of windows that move by one";
+    if (b->w.column.step != 1 || (b->w.row.there && b->w.row.step != 1)) return false;
+    if (b->n_terms || b->w.lanes >= 0 || b->w.column.unit != 1) return false;
     find_alike(b);
     find_bands(b);
     *why_not = "windows reach over more than bands do";
@@ -278,8 +285,7 @@ bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* Bytes that memory moves once. */
-static double memory_bytes(const sn_window *w) {
+double sn_window_bands_memory(const sn_window *w) {
     double in = (double)sn_buf_bytes(w->m, sn_stmt_get(w->m, w->load)->buf), read = (double)w->sh->rows * w->bytes;
     return least(in, read) + (double)w->sh->rows * w->stored_bytes;
 }
@@ -311,7 +317,7 @@ static double count_cycles(const sn_window_bands *b) {
     double each = sn_waves(blocks, t->units) * (double)b->planes;
     double given = (double)b->threads / SN_WARP * (double)products_of(b) * turns;
     double issued = instructions(b) + given * SN_WARP;
-    double moved = 3 * bytes * turns / SN_LINE, memory = memory_bytes(&b->w) / t->units / t->cycle_bytes;
+    double moved = 3 * bytes * turns / SN_LINE, memory = sn_window_bands_memory(&b->w) / t->units / t->cycle_bytes;
     double cache = images * bytes * turns / t->units / SN_PRODUCT_CACHE;
     double parts[] = {memory,
                       cache,
@@ -380,8 +386,8 @@ static void consider_all(choice *c) {
 
 /* What would be chosen else: class window answers for itself and those that it compares itself with; where it gives way, it is the
  * product by tiles. 0: nobody knows. */
-static sn_status other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                              const sn_sched *pinned) {
+sn_status sn_window_bands_other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
     sn_sched_list threads = {0}, tiles = {0};
     const char *why_not;
     sn_pass_ctx quiet = *cx;
@@ -402,14 +408,14 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
     choice c = {.b = &b, .pinned = pinned};
-    if (!open && !pinned->bands) return SN_OK;
+    if ((!open && !pinned->bands) || pinned->pixels) return SN_OK;
     if (!sn_window_bands_find(&b, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
     if (!c.cycles && pinned->bands)
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no bands of windows as its schedule says",
                        sn_kern_get(cx->m, k)->name);
     if (!c.cycles) return SN_OK;
-    if (open) SN_TRY(other_cycles(&other, cx, k, sh, pinned));
+    if (open) SN_TRY(sn_window_bands_other_cycles(&other, cx, k, sh, pinned));
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "bands: %.0f cycles; else: %.0f", c.cycles, other);
     if (open && c.cycles * 100 > other * SN_BANDS_GAIN) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);

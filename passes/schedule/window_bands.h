@@ -23,16 +23,18 @@ enum { SN_BAND = 8 };
 typedef struct sn_window_bands {
     sn_window w;
     sn_mma mma;
-    sn_dtype half;
-    sn_val weight; /* what an element is multiplied by */
-    sn_val image;  /* the element as a half, if it is a load and no more: then threads copy pieces */
-    sn_val mask;   /* ... where it holds, the same for all of a piece; none: everywhere */
-    int64_t reach; /* places of a window along a row ... */
-    int64_t run;   /* ... and of a band: whole steps of an instruction */
-    int64_t piece; /* elements that are copied together */
-    int64_t lead;  /* places of a line in front of the first one, so that pieces are aligned */
-    int64_t first; /* the first result of a line is this one, 0 or less */
-    int64_t zeros; /* places that every line begins with, in front of the image, if pieces of whole lines do */
+    sn_dtype half;    /* of the elements in memory: halves ... */
+    sn_dtype factor;  /* ... which are multiplied; of f32: its terms (contract_terms.c) ... */
+    uint32_t n_terms; /* ... as many; 0: no */
+    sn_val weight;    /* what an element is multiplied by */
+    sn_val image;     /* the element as a half, if it is a load and no more: then threads copy pieces */
+    sn_val mask;      /* ... where it holds, the same for all of a piece; none: everywhere */
+    int64_t reach;    /* places of a window along a row ... */
+    int64_t run;      /* ... and of a band: whole steps of an instruction */
+    int64_t piece;    /* elements that are copied together */
+    int64_t lead;     /* places of a line in front of the first one, so that pieces are aligned */
+    int64_t first;    /* the first result of a line is this one, 0 or less */
+    int64_t zeros;    /* places that every line begins with, in front of the image, if pieces of whole lines do */
     int64_t
         images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
     int64_t alike; /* planes side by side that have the same elements: results of a group */
@@ -47,9 +49,52 @@ typedef struct sn_window_bands {
     int64_t elements, weights;     /* of the image and the bands of a step, in shared memory */
 } sn_window_bands;
 
+/* ---- window_bands.c ---- */
+
+/* Are they windows of halves or of f32 that a matrix instruction could multiply? */
+bool sn_window_halves_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                           const sn_schedule_shape *sh);
 bool sn_window_bands_find(sn_window_bands *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                           const sn_schedule_shape *sh);
 /* The parts of a header; false: there are none. */
 bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc);
+/* Pieces of so many elements at most that memory has aligned for all lines, with what stands in front of them. */
+void sn_window_bands_find_piece(sn_window_bands *b, int64_t most);
+/* Bytes that memory moves once. */
+double sn_window_bands_memory(const sn_window *w);
+/* Cycles of what would be chosen else; 0: nobody knows. */
+sn_status sn_window_bands_other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned);
+
+/* ---- window_bands_bind.c ---- */
+
+typedef struct sn_bands_binding {
+    sn_pass_ctx *cx;
+    sn_module *m;
+    sn_kern k;
+    sn_window_bands b;
+    sn_ix plane;           /* number of the plane */
+    sn_ix turn;            /* which steps of the sum are at hand */
+    sn_ix row, column;     /* first window of the block along both */
+    sn_buf image, weights; /* in shared memory */
+    sn_buf acc;
+    sn_val inside; /* of what is copied: is it of a step at hand? None: it is */
+    sn_mma_nest nest;
+    uint32_t n_vals; /* that the module had */
+} sn_bands_binding;
+
+/* What threads do in their turns, which may be more than n. */
+int64_t sn_bands_in_turns(const sn_bands_binding *b, int64_t n);
+/* The number of what a thread *x does. */
+sn_ix sn_bands_open_turns(sn_ix *x, sn_bands_binding *b, sn_cursor *at, int64_t n);
+/* At plane number `plane` and step number `step` of what is summed besides taps. */
+void sn_bands_start_copier(sn_bands_binding *b, sn_contraction_copier *c, sn_cursor at, sn_ix plane, sn_ix step);
+/* The half that v was widened from; of f32: v. */
+sn_val sn_bands_put_half(sn_bands_binding *b, sn_contraction_copier *c, sn_val v);
+/* The element is 0 outside of the lines of the block, of the places that windows have, and where its own mask says so. */
+sn_val sn_bands_put_element(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane);
+/* The copier's loops are at tap number `row` and at the tap of place `place` of windows, where the mask that is returned holds. */
+sn_val sn_bands_put_taps(sn_bands_binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place);
+void sn_bands_put_zeros(sn_bands_binding *b, sn_cursor at);
 
 #endif

@@ -19,34 +19,18 @@
 
 enum { PAIR = 2 };
 
-typedef struct binding {
-    sn_pass_ctx *cx;
-    sn_module *m;
-    sn_kern k;
-    sn_window_bands b;
-    sn_ix plane;           /* number of the plane */
-    sn_ix turn;            /* which steps of the sum are at hand */
-    sn_ix row, column;     /* first window of the block along both */
-    sn_buf image, weights; /* in shared memory */
-    sn_buf acc;
-    sn_val inside; /* of what is copied: is it of a step at hand? None: it is */
-    sn_mma_nest nest;
-    uint32_t n_vals; /* that the module had */
-} binding;
+typedef sn_bands_binding binding;
 
-/* What threads do in their turns, which may be more than n. */
-static int64_t in_turns(const binding *b, int64_t n) {
+int64_t sn_bands_in_turns(const binding *b, int64_t n) {
     return sn_window_all_turns(sn_ceil_div(n, b->b.threads)) * b->b.threads;
 }
 
-/* The number of what a thread does. */
-static sn_ix open_turns(binding *b, sn_cursor *at, int64_t n) {
-    sn_ix x = sn_open_loop(b->m, at, "x", b->b.threads, SN_AXIS_BLOCK_X);
-    return sn_ix_fma(b->m, b->b.threads, sn_window_open_turns(b->m, at, sn_ceil_div(n, b->b.threads)), x);
+sn_ix sn_bands_open_turns(sn_ix *x, binding *b, sn_cursor *at, int64_t n) {
+    *x = sn_open_loop(b->m, at, "x", b->b.threads, SN_AXIS_BLOCK_X);
+    return sn_ix_fma(b->m, b->b.threads, sn_window_open_turns(b->m, at, sn_ceil_div(n, b->b.threads)), *x);
 }
 
-/* At plane number `plane` and step number `step` of what is summed besides taps. */
-static void start_copier(binding *b, sn_contraction_copier *c, sn_cursor at, sn_ix plane, sn_ix step) {
+void sn_bands_start_copier(binding *b, sn_contraction_copier *c, sn_cursor at, sn_ix plane, sn_ix step) {
     sn_ix shape[SN_MAX_CHAIN], with[SN_MAX_CHAIN];
     sn_axis axes[SN_MAX_CHAIN];
     uint32_t n = 0;
@@ -65,12 +49,13 @@ static sn_val both(binding *b, sn_cursor at, sn_val x, sn_val y) {
     return !x.i ? y : !y.i ? x : sn_put_op2(b->m, at, SN_LOP_AND, x, y);
 }
 
-/* The half that v was widened from. */
-static sn_val put_half(binding *b, sn_contraction_copier *c, sn_val v) {
+sn_val sn_bands_put_half(binding *b, sn_contraction_copier *c, sn_val v) {
+    if (b->b.n_terms) return sn_contraction_copy(c, v);
     const sn_stmt_rec *r = sn_stmt_get(b->m, sn_val_get(b->m, v)->def);
     if (r->op == SN_LOP_CAST) return sn_contraction_copy(c, r->in[0]);
     if (r->op != SN_LOP_SELECT) return sn_put_const(b->m, c->at, b->b.half, 0);
-    sn_val mask = sn_contraction_copy(c, r->in[0]), yes = put_half(b, c, r->in[1]), no = put_half(b, c, r->in[2]);
+    sn_val mask = sn_contraction_copy(c, r->in[0]), yes = sn_bands_put_half(b, c, r->in[1]),
+           no = sn_bands_put_half(b, c, r->in[2]);
     return sn_put_op3(b->m, c->at, SN_LOP_SELECT, mask, yes, no);
 }
 
@@ -95,26 +80,25 @@ static void set_places(binding *b, sn_contraction_copier *c, sn_ix line, sn_ix p
     sn_window_set_line(c, &b->b.w, &b->b.w.column, b->column, place);
 }
 
-/* The element is 0 outside of the lines of the block, of the places that windows have, and where its own mask says so. */
-static sn_val put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane) {
+sn_val sn_bands_put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane) {
     const sn_window *w = &b->b.w;
     sn_contraction_copier c;
     sn_val own = b->b.image.i ? b->b.mask : (sn_val){0};
     sn_val mask = sn_window_put_test(b->m, at, b->inside, line, b->b.lines);
     if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, sn_ix_add(b->m, b->row, line));
     if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, sn_ix_add(b->m, b->column, place));
-    start_copier(b, &c, at, b->plane, step);
+    sn_bands_start_copier(b, &c, at, b->plane, step);
     set_places(b, &c, line, place);
     sn_val zero = sn_put_const(b->m, at, b->b.half, 0);
     if (!b->b.image.i) {
         c.mask = mask;
-        sn_val x = put_half(b, &c, w->value);
+        sn_val x = sn_bands_put_half(b, &c, w->value);
         return mask.i ? sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, zero) : x;
     }
     const sn_stmt_rec *load = sn_stmt_get(b->m, w->load);
     if (own.i) mask = both(b, at, mask, sn_contraction_copy(&c, own));
     sn_contraction_copier of_lane;
-    start_copier(b, &of_lane, at, b->plane, step);
+    sn_bands_start_copier(b, &of_lane, at, b->plane, step);
     set_places(b, &of_lane, line, sn_ix_add(b->m, place, lane));
     sn_ix e = sn_contraction_copy_ix(&of_lane, load->ix);
     return mask.i ? sn_put_load_masked(b->m, at, load->buf, e, mask, zero) : sn_put_load(b->m, at, load->buf, e);
@@ -126,7 +110,8 @@ static sn_ix step_of(binding *b, sn_ix at_hand) { return sn_ix_fma(b->m, b->b.at
 static void put_image(binding *b, sn_cursor at) {
     sn_cursor pipe = at;
     int64_t pieces = b->b.elements / b->b.piece, of_line = SN_BAND * b->b.groups / b->b.piece;
-    sn_ix number = open_turns(b, &at, pieces * b->b.at_hand), step = sn_ix_const(b->m, 0), own = number;
+    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, pieces * b->b.at_hand), step = sn_ix_const(b->m, 0),
+                  own = number;
     if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, pieces), own = sn_ix_modc(b->m, number, pieces);
     sn_ix line = sn_ix_divc(b->m, own, of_line), piece = sn_ix_modc(b->m, own, of_line);
     sn_ix place = sn_ix_addc(b->m, sn_ix_scale(b->m, piece, b->b.piece), -b->b.lead);
@@ -135,7 +120,7 @@ static void put_image(binding *b, sn_cursor at) {
     if (b->b.at_hand > 1) inside = sn_window_put_test(b->m, at, inside, step, b->b.at_hand);
     b->inside = inside;
     sn_ix lane = sn_open_loop(b->m, &at, "v", b->b.piece, SN_AXIS_VECTOR);
-    sn_val x = put_element(b, at, step_of(b, step), line, place, lane);
+    sn_val x = sn_bands_put_element(b, at, step_of(b, step), line, place, lane);
     sn_put_store(b->m, at, b->image, sn_ix_fma(b->m, b->b.piece, number, lane), x);
     if (b->b.stages == 1) return;
     sn_stmt_get(b->m, threads)->bulk = true;
@@ -155,26 +140,34 @@ static sn_ix flipped(binding *b, const sn_window_line *l, sn_ix number) {
     return l->dilation < 0 ? sn_ix_sub(b->m, sn_ix_const(b->m, l->taps - 1), number) : number;
 }
 
+sn_val sn_bands_put_taps(binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place) {
+    const sn_window *w = &b->b.w;
+    int64_t by = llabs(w->column.dilation);
+    sn_val mask = sn_window_put_test(b->m, c->at, (sn_val){0}, place, b->b.reach);
+    if (by > 1) mask = both(b, c->at, mask, sn_put_in(b->m, c->at, sn_ix_modc(b->m, place, by), sn_ix_const(b->m, 1)));
+    sn_window_set_tap(c, w, &w->row, flipped(b, &w->row, row));
+    sn_window_set_tap(c, w, &w->column, tap_at(b, &w->column, place));
+    return mask;
+}
+
 static void put_weights(binding *b, sn_cursor at) {
     const sn_window *w = &b->b.w;
     sn_contraction_copier c;
-    int64_t of_row = b->b.run * w->row.taps, by = llabs(w->column.dilation);
-    sn_ix number = open_turns(b, &at, b->b.weights * b->b.at_hand), step = sn_ix_const(b->m, 0), own = number;
+    int64_t of_row = b->b.run * w->row.taps;
+    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, b->b.weights * b->b.at_hand),
+                  step = sn_ix_const(b->m, 0), own = number;
     if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, b->b.weights), own = sn_ix_modc(b->m, number, b->b.weights);
     sn_ix column = sn_ix_divc(b->m, own, of_row), q = sn_ix_modc(b->m, own, of_row), n = column, plane = b->plane;
     if (b->b.side > 1)
         n = sn_ix_modc(b->m, column, SN_BAND), plane = sn_ix_add(b->m, plane, sn_ix_divc(b->m, column, SN_BAND));
     /* Column n is the result first + n of its group, whose window begins there. */
     sn_ix e = sn_ix_addc(b->m, sn_ix_sub(b->m, sn_ix_modc(b->m, q, b->b.run), n), -(b->b.first + b->b.lead));
-    sn_val mask = sn_put_in(b->m, at, e, sn_ix_const(b->m, b->b.reach));
-    if (by > 1) mask = both(b, at, mask, sn_put_in(b->m, at, sn_ix_modc(b->m, e, by), sn_ix_const(b->m, 1)));
+    sn_bands_start_copier(b, &c, at, plane, step_of(b, step));
+    sn_val mask = sn_bands_put_taps(b, &c, sn_ix_divc(b->m, q, b->b.run), e);
     if (b->b.at_hand > 1) mask = sn_window_put_test(b->m, at, mask, step, b->b.at_hand);
     if (b->b.side > 1) mask = sn_window_put_test(b->m, at, mask, column, b->b.side * SN_BAND);
-    start_copier(b, &c, at, plane, step_of(b, step));
-    sn_window_set_tap(&c, w, &w->row, flipped(b, &w->row, sn_ix_divc(b->m, q, b->b.run)));
-    sn_window_set_tap(&c, w, &w->column, tap_at(b, &w->column, e));
     c.mask = mask;
-    sn_val zero = sn_put_const(b->m, at, b->b.half, 0), x = put_half(b, &c, b->b.weight);
+    sn_val zero = sn_put_const(b->m, at, b->b.half, 0), x = sn_bands_put_half(b, &c, b->b.weight);
     sn_put_store(b->m, at, b->weights, number, sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, zero));
 }
 
@@ -201,7 +194,7 @@ static void find_nest(binding *b, int64_t step) {
 
 static int64_t own_sums(const binding *b) { return b->b.blocks * b->b.side * sn_mma_elements(b->b.mma); }
 
-static void put_zeros(binding *b, sn_cursor at) {
+void sn_bands_put_zeros(binding *b, sn_cursor at) {
     int64_t own = own_sums(b);
     sn_ix x = sn_open_loop(b->m, &at, "x", b->b.threads, SN_AXIS_BLOCK_X),
           i = sn_open_loop(b->m, &at, "i", own, SN_AXIS_UNROLL);
@@ -218,8 +211,9 @@ static void put_products(binding *b, sn_cursor at) {
 static void new_buffers(binding *b) {
     int64_t pieces = b->b.elements / b->b.piece * b->b.at_hand, own = own_sums(b);
     b->acc = sn_local_new(b->m, "acc", SN_F32, SN_BUF_REG, own, b->b.threads);
-    b->weights = sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, in_turns(b, b->b.weights * b->b.at_hand), 1);
-    b->image = sn_local_new(b->m, "image", b->b.half, SN_BUF_SHARED, in_turns(b, pieces) * b->b.piece, 1);
+    b->weights =
+        sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, sn_bands_in_turns(b, b->b.weights * b->b.at_hand), 1);
+    b->image = sn_local_new(b->m, "image", b->b.half, SN_BUF_SHARED, sn_bands_in_turns(b, pieces) * b->b.piece, 1);
 }
 
 /* ---- results ---- */
@@ -265,7 +259,7 @@ static void put_results(binding *b, sn_cursor at) {
     mask = sn_window_put_test(b->m, at, mask, tested, b->b.columns);
     if (b->b.grid[3] > 1)
         mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
-    start_copier(b, &c, at, sn_ix_add(b->m, b->plane, j), zero);
+    sn_bands_start_copier(b, &c, at, sn_ix_add(b->m, b->plane, j), zero);
     if (w->row.there)
         sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), sn_ix_add(b->m, b->row, row));
     sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), sn_ix_add(b->m, b->column, own));
@@ -311,10 +305,10 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
     if (whole) {
         put_image(&b, at);
-        put_zeros(&b, at);
+        sn_bands_put_zeros(&b, at);
         put_products(&b, at);
     } else {
-        put_zeros(&b, at);
+        sn_bands_put_zeros(&b, at);
         put_turns(&b, at);
     }
     put_results(&b, at);

@@ -205,7 +205,7 @@ sn_status sn_schedule_window_host_candidates(sn_sched_list *out, sn_pass_ctx *cx
     sn_window w;
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     sn_sched open = {.split = pinned->split, .precision = pinned->precision};
-    choice c = {.w = &w, .pinned = pinned->bands ? &open : pinned};
+    choice c = {.w = &w, .pinned = pinned->bands || pinned->pixels ? &open : pinned};
     double element, product = 0;
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);

@@ -1,0 +1,352 @@
+/* window_pixels.c: class window of the pass `schedule`, with `pixels`: windows of halves over several channels, as convolutions
+ * with groups have, by matrix instructions whose rows are pixels (window_pixels.h).
+ *
+ * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros. Groups of fewer channels are joined
+ * to eight. Where the image lies as [N, C, H, W], threads load a pixel of eight channels and store it as one: each
+ * element comes from memory once, and no copy with channels innermost is made in memory. Where channels lie innermost, a
+ * block has several groups, so that whole sectors of memory are read and written.
+ *
+ * Legality: as of bands (window_bands.c).
+ *
+ * Counts cycles as they do, and is chosen where they are fewer than for all that would be chosen else.
+ */
+#include "passes/schedule/window_pixels.h"
+
+#include "passes/schedule/contract_bind.h"
+#include "passes/schedule/figures.h"
+#include "passes/schedule/schedules.h"
+
+#include <stdlib.h>
+
+enum {
+    MOST_PARTS = 4,
+    MOST_OUTS = 64,
+    MOST_RUN = 128,
+    MOST_BLOCKS = 8,
+    MOST_WARPS = 8,
+    MOST_SIDE = 64 /* bytes */,
+    BLOCK_ROWS = 16,
+    BANKS = 16
+};
+
+/* Planes side by side that have the same elements: results of a group. */
+static int64_t find_own(sn_window_bands *b) {
+    int64_t all = b->w.n_planes / b->images, own = 1;
+    for (int64_t n = 2; n <= MOST_OUTS && b->w.shares; n++)
+        if (all % n == 0 && sn_window_plane_stride(&b->w, n) == 0) own = n;
+    return own;
+}
+
+/* Groups of fewer than eight channels become one. */
+static bool find_groups(sn_window_pixels *p) {
+    sn_window_bands *b = &p->b;
+    p->own = find_own(b);
+    p->joined = b->w.steps < SN_BAND ? SN_BAND / b->w.steps : 1;
+    p->outs = p->own * p->joined;
+    p->parts = b->w.steps * p->joined / SN_BAND;
+    if (b->w.steps * p->joined % SN_BAND || p->parts > MOST_PARTS || p->outs % SN_BAND) return false;
+    return b->w.n_planes / b->images % p->outs == 0;
+}
+
+/* Do eight channels lie side by side, 16 bytes of memory? */
+static bool has_channels_last(sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    const sn_window *w = &b->w;
+    const sn_stmt_rec *load = sn_stmt_get(w->m, w->load);
+    sn_module *m = w->m;
+    sn_ix e = load->ix, zero = sn_ix_const(m, 0);
+    int64_t c = 1;
+    if (!b->image.i || sn_buf_get(m, load->buf)->align < w->cx->target->vector_bytes) return false;
+    for (uint32_t i = 0; i < w->nest->chain.n; i++) {
+        sn_axis ax = sn_stmt_axis(m, w->nest->chain.at[i]);
+        if (!sn_window_is_step(w, i)) continue;
+        if (!sn_ix_coef(m, e, ax, &c) || c != 1) return false;
+        e = sn_ix_subst(m, e, &ax, &zero, 1);
+    }
+    if (p->joined == 1) return sn_ix_is_multiple(m, e, SN_BAND);
+    return sn_ix_is_multiple(m, e, w->steps) && sn_window_plane_stride(&p->b.w, p->own) == 0;
+}
+
+/* Neighbours that are channels of their own are planes side by side. */
+static void take_lanes(sn_window *w) {
+    w->n_planes *= w->n_lanes;
+    w->lanes = -1, w->n_lanes = 1;
+}
+
+static bool find_phases(sn_window_pixels *p) {
+    sn_window_bands *b = &p->b;
+    const sn_window_line *row = &b->w.row, *column = &b->w.column;
+    p->down = row->there ? row->step : 1, p->across = column->step;
+    p->phases = p->down * p->across;
+    if (p->down > 2 || p->across > 2 || (p->down > 1 && llabs(row->dilation) != 1)) return false;
+    p->taps = p->down > 1 ? sn_ceil_div(row->taps, p->down) : row->taps;
+    p->apart = p->down > 1 ? 1 : llabs(row->dilation);
+    int64_t reach = p->across > 1 ? (b->reach - 1) / p->across + 1 : b->reach;
+    b->run = sn_ceil_div(reach * SN_BAND, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
+    return true;
+}
+
+bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ctx *cx, sn_kern k,
+                           const sn_schedule_shape *sh) {
+    sn_window_bands *b = &p->b;
+    *p = (sn_window_pixels){.parts = 0};
+    if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
+    *why_not = "pixels are of eight channels, or a few eights, whose results are eights, too";
+    take_lanes(&b->w);
+    p->terms = b->n_terms ? b->n_terms : 1;
+    if (!find_groups(p)) return false;
+    *why_not = "neither pixels nor channels are neighbours in memory";
+    p->last = b->w.column.unit > 1;
+    if (p->last && !has_channels_last(p)) return false;
+    sn_window_bands_find_piece(b, 1);
+    *why_not = "windows move by one place or two, and their taps do not lie apart then";
+    if (!find_phases(p)) return false;
+    *why_not = "windows reach over more than rows of a product do";
+    return b->run <= MOST_RUN;
+}
+
+bool sn_schedule_window_pixels_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_window_pixels p;
+    return cx->target->is_gpu && sh && sn_window_pixels_find(&p, why_not, cx, k, sh);
+}
+
+/* ---- headers ---- */
+
+/* Pixels of a line; the last ones may be those that the next line begins with. Lines of whole eights have their parts in registers for the
+ * next row of taps, which is worth a few pixels. */
+static int64_t pixels_of(const sn_window_pixels *p, int64_t columns) {
+    const sn_window_bands *b = &p->b;
+    int64_t zeros = columns == b->w.column.windows ? b->zeros : 0, n = columns + b->reach - 1 - zeros;
+    if (p->across > 1) n = columns + (b->reach - 1) / p->across;
+    else if (n < columns) n = columns;
+    int64_t whole = sn_ceil_div(n, SN_BAND) * SN_BAND;
+    return 4 * n < 3 * whole ? n : whole;
+}
+
+/* Are sums of all terms longer than tensor cores may add up? */
+static bool is_long(const sn_window_pixels *p) {
+    int64_t steps = p->phases * p->parts * p->taps * (p->b.run / sn_mmas[p->b.mma].k);
+    return p->terms == SN_MOST_TERMS && steps > SN_PRODUCT_CHAIN;
+}
+
+/* In shared memory no two of what threads do at once meet in a bank: eights of channels that are copied side by side, results of pixels. */
+static void place(sn_window_pixels *p) {
+    sn_window_bands *b = &p->b;
+    int64_t groups = b->w.n_planes / b->images / p->outs, tiles = b->side, apart;
+    int64_t own = b->blocks * b->side * 4 * sn_terms_products((uint32_t)p->terms);
+    p->many = 1;
+    while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 && 2 * p->many * own <= SN_BANDS_SUMS &&
+           2 * p->many * p->outs * sn_dtype_bytes(b->half) <= MOST_SIDE)
+        p->many *= 2;
+    apart = p->last && p->many * p->parts > 1 ? sn_ceil_div(SN_BAND, p->many * p->parts) : 0;
+    b->elements = p->filled;
+    if (p->last) { /* what threads copy in their turns stays in front of the next eight */
+        int64_t chunks = p->many * p->parts, turns = sn_ceil_div(p->filled / SN_BAND * chunks, b->threads);
+        b->elements = sn_ceil_div(sn_window_all_turns(turns) * b->threads, chunks) * SN_BAND;
+    }
+    while (apart && b->elements / SN_BAND % SN_BAND != apart % SN_BAND) b->elements += SN_BAND;
+    b->stages = p->last && b->planes > 1 && !b->n_terms && p->phases == 1 ? 2 : 1;
+    p->sums = p->last ? 0 : sn_ceil_div(p->all, BANKS) * BANKS + BANKS / 4;
+    for (p->wide = SN_BAND; b->columns % p->wide || b->w.column.windows % p->wide;) p->wide /= 2;
+}
+
+bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
+    sn_window_bands *b = &p->b;
+    const sn_window *w = &b->w;
+    int64_t warps = sc->block_x / SN_WARP;
+    b->rows = sc->tile_m, b->columns = sc->tile_n, b->planes = sc->tile_k, b->threads = sc->block_x;
+    b->blocks = sc->unroll;
+    if (!b->rows || !b->columns || !b->planes || !b->blocks || !warps || sc->block_x % SN_WARP) return false;
+    if (b->rows > w->row.windows || b->columns > w->column.windows || b->images % b->planes) return false;
+    b->groups = pixels_of(p, b->columns);
+    b->lines = sn_window_places(&w->row, b->rows);
+    p->all = warps * b->blocks * BLOCK_ROWS;
+    if (p->all < b->rows * b->groups) return false;
+    b->side = SN_BANDS_SUMS / (b->blocks * 4 * sn_terms_products((uint32_t)p->terms));
+    if (b->side > p->outs / SN_BAND) b->side = p->outs / SN_BAND;
+    while (b->side > 1 && p->outs / SN_BAND % b->side) b->side--;
+    if (b->side < 1 || is_long(p) || (p->joined > 1 && b->side * SN_BAND != p->outs)) return false;
+    int64_t pixels = p->all - 1 + (p->taps - 1) * p->apart * b->groups + b->run / SN_BAND;
+    p->filled = sn_ceil_div(pixels, b->groups) * b->groups * SN_BAND;
+    b->weights = b->side * SN_BAND * b->run * p->taps;
+    b->at_hand = w->steps;
+    b->grid[0] = b->images / b->planes;
+    place(p);
+    b->grid[1] = w->n_planes / b->images / (p->many * b->side * SN_BAND);
+    b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
+    return true;
+}
+
+static double most(double a, double b) { return a > b ? a : b; }
+static double least(double a, double b) { return a < b ? a : b; }
+
+static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts * p->phases; }
+/* Of terms, for one of elements. */
+static double products(const sn_window_pixels *p) { return sn_terms_products((uint32_t)p->terms); }
+
+/* Shared memory: images and weights as halves, eight planes of results. */
+static double bytes_of(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double images = (double)(chunks(p) * b->elements * b->stages * p->terms);
+    double weights = (double)(chunks(p) * b->weights) * products(p);
+    return (images + weights) * sn_dtype_bytes(b->factor) + (double)(SN_BAND * p->sums * sn_dtype_bytes(SN_F32));
+}
+
+/* Parts of 16 pixels that a warp loads for a row of taps, of those that it multiplies: lines that it has are loaded once. */
+static double loaded(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double lines = (double)(b->blocks * BLOCK_ROWS) / (double)b->groups, taps = (double)p->taps;
+    bool again = b->groups % SN_BAND || lines < 1;
+    return again ? 1 : (lines + taps - 1) / (lines * taps);
+}
+
+/* Instructions of a warp that multiply for an image. */
+static double products_of(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    return (double)(chunks(p) * b->side * b->blocks * p->taps * (b->run / sn_mmas[b->mma].k)) * products(p);
+}
+
+/* Of all threads for an image. */
+static double instructions(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double pieces = (double)(chunks(p) * p->filled) / SN_BAND;
+    double sums = (double)(p->many * b->side * SN_BAND * p->all);
+    double each = p->last ? SN_WINDOW_COPY_LINES : SN_PIXELS_TURN + 3 * SN_BAND;
+    double terms = b->n_terms ? pieces * (double)(SN_BAND * p->terms) * SN_PIXELS_TERM : 0;
+    double store = p->last ? SN_BANDS_STORE / 2.0 : 3 + SN_WINDOW_PASS / (double)p->wide;
+    double issued = terms + pieces * each + sums * (products(p) - 1 + store + b->w.rest_ops);
+    issued += (double)(chunks(p) * b->weights) * SN_PIXELS_TAP * (double)p->terms / (double)b->planes;
+    return issued + (double)b->threads * SN_WINDOW_BEGIN;
+}
+
+/* Lines of shared memory for an image. */
+static double moved(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    double warps = (double)b->threads / SN_WARP, rows = (double)(p->taps * (b->run / sn_mmas[b->mma].k));
+    double steps = warps * rows * (double)chunks(p);
+    double copied = (double)(chunks(p) * p->filled * p->terms) * sn_dtype_bytes(b->factor);
+    double left = (double)b->blocks * 4 * loaded(p) * (double)p->terms, right = (double)b->side * 2 * products(p);
+    double factors = steps * SN_LINE * (left + right);
+    double sums = p->last ? 0 : 2 * (double)(b->side * SN_BAND * p->all) * sn_dtype_bytes(SN_F32);
+    return (copied + factors + sums) / SN_LINE;
+}
+
+/* Parts of pixels are used up as they come. */
+static double registers(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    return 2 * SN_OTHER_REGS + (double)(p->many * b->blocks * b->side * 4) * products(p) + 2 * (double)b->blocks;
+}
+
+static double count_cycles(const sn_window_pixels *p) {
+    const sn_window_bands *b = &p->b;
+    const sn_target *t = b->w.cx->target;
+    const sn_mma_info *mma = &sn_mmas[b->mma];
+    double bytes = bytes_of(p), regs = registers(p);
+    double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
+                       (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
+    fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (regs * (double)b->threads)));
+    if (fit < 1 || regs > SN_WINDOW_REGS || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
+    double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]);
+    double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
+    double given = (double)b->threads / SN_WARP * products_of(p);
+    double image = (double)(chunks(p) * sn_ceil_div(b->lines, p->down) * b->groups * SN_BAND) * sn_dtype_bytes(b->half);
+    double results = (double)b->w.sh->rows * b->w.stored_bytes;
+    double parts[] = {(blocks * (double)b->planes * image + results) / t->units / t->cycle_bytes,
+                      each * image / SN_PRODUCT_CACHE,
+                      each * (issued + given * SN_WARP * 2) / SN_ISSUES,
+                      each * given * mma->m * mma->n * mma->k / mma->rate,
+                      each * moved(p),
+                      each / (double)b->planes * SN_WINDOW_START};
+    double longest = 0, sum = 0;
+    for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
+    longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
+    double alone = 2 * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
+    double all = most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    if (p->phases > 1) all = all * SN_PIXELS_PHASES / 100;
+    return p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all;
+}
+
+typedef struct choice {
+    sn_window_pixels *p;
+    const sn_sched *pinned;
+    sn_sched best;
+    double cycles; /* 0: there is none yet */
+} choice;
+
+/* The fewest blocks of rows for each warp that have all pixels. */
+static void consider(choice *c, sn_sched sc, int64_t warps) {
+    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
+    int64_t rows = BLOCK_ROWS * (sc.block_x / SN_WARP);
+    if (!rows) return;
+    int64_t blocks = sn_ceil_div(sc.tile_m * pixels_of(c->p, sc.tile_n), rows);
+    sc.unroll = c->pinned->unroll ? c->pinned->unroll : (uint32_t)blocks;
+    if ((blocks > MOST_BLOCKS && !c->pinned->unroll) || !sn_window_pixels_measure(c->p, &sc)) return;
+    double cycles = count_cycles(c->p);
+    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
+    c->cycles = cycles;
+    c->best = sc;
+}
+
+/* Equal parts of the rows. */
+static void consider_rows(choice *c, sn_sched sc) {
+    int64_t windows = c->p->b.w.row.windows;
+    for (int64_t parts = 1; parts <= windows; parts++) {
+        if (!c->pinned->tile_m) sc.tile_m = (uint32_t)sn_ceil_div(windows, parts);
+        for (int64_t warps = 1; warps <= MOST_WARPS; warps *= 2) {
+            if (c->pinned->block_x && warps > 1) break;
+            consider(c, sc, warps);
+        }
+        if (c->pinned->tile_m) break;
+    }
+}
+
+static void consider_all(choice *c) {
+    enum { PLANES = 16, PARTS = 8 };
+    const sn_window *w = &c->p->b.w;
+    sn_sched sc = *c->pinned;
+    sc.cls = SN_SCHED_WINDOW, sc.pixels = true;
+    if (!sc.vector) sc.vector = SN_BAND;
+    for (int64_t planes = 1; planes <= PLANES; planes *= 2)
+        for (int64_t parts = 1; parts <= PARTS; parts++) {
+            int64_t columns = sn_ceil_div(w->column.windows, parts);
+            if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
+            if (columns > w->column.windows) continue;
+            sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;
+            sc.tile_n = c->pinned->tile_n ? c->pinned->tile_n : (uint32_t)columns;
+            consider_rows(c, sc);
+        }
+}
+
+/* Of bands, or of what would be chosen instead of these. */
+static sn_status other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                              const sn_sched *pinned) {
+    sn_sched_list bands = {0};
+    sn_pass_ctx quiet = *cx;
+    quiet.remark = NULL;
+    SN_TRY(sn_schedule_window_bands_candidates(&bands, &quiet, k, sh, pinned));
+    if (bands.n) return *out = bands.cycles, SN_OK;
+    return sn_window_bands_other_cycles(out, cx, k, sh, pinned);
+}
+
+sn_status sn_schedule_window_pixels_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
+                                               const sn_schedule_shape *sh, const sn_sched *pinned) {
+    sn_window_pixels p;
+    const char *why_not;
+    bool open = pinned->cls == SN_SCHED_NONE;
+    double other = 0;
+    choice c = {.p = &p, .pinned = pinned};
+    if (!open && !pinned->pixels) return SN_OK;
+    if (!sn_window_pixels_find(&p, &why_not, cx, k, sh)) return SN_OK;
+    consider_all(&c);
+    if (!c.cycles && pinned->pixels)
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no pixels of windows as its schedule says",
+                       sn_kern_get(cx->m, k)->name);
+    if (!c.cycles) return SN_OK;
+    if (open) SN_TRY(other_cycles(&other, cx, k, sh, pinned));
+    if (p.last && p.b.w.steps > 1) other = other * SN_PIXELS_LAST / 100;
+    sn_remark(cx, sn_kern_get(cx->m, k)->name, "pixels: %.0f cycles; else: %.0f", c.cycles, other);
+    if (open && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
+    sn_schedule_propose(out, cx, &c.best);
+    out->cycles = c.cycles;
+    return SN_OK;
+}
