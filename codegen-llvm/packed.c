@@ -8,7 +8,7 @@
  *                                 widened behind the last one: the sums of vectors add up as what they are summed in
  *     their product               bytes 0 and 1 of a word, and 2 and 3, by dp4a of the word and what has the second one in the place of the
  *                                 first; both in 32 bits, which hold it, words in as many as the result has
- *     is any of them not 0        the or of the words
+ *     is any of them not 0        the or of the words; of halves without their signs
  *
  *     the sum of rows, by columns  bytes 0 and 2 of a word, and 1 and 3, are added as 16 bits each, without signs (128 more), and
  *                                 widened behind the last row; products of two rows by dp4a, with one byte of the second
@@ -198,8 +198,27 @@ static lv tested_bytes(sn_em *em, lv x, bool otherwise) {
     return LLVMIsConstant(zero) && LLVMIsNull(zero) && is_bytes(bytes) ? bytes : NULL;
 }
 
-static lv any_of(sn_em *em, lv x) {
-    lv words = as_words(em, x, em->cg->i32, WORD), all = sn_em_lane(em, words, 0);
+/* Words that are 0 where x, which tells of each lane of halves that it is not 0, says so of none: all bits but the signs. */
+static lv tested_halves(sn_em *em, lv x) {
+    x = look_through(x);
+    lv rest_is = LLVMIsASelectInst(x) ? LLVMGetOperand(x, 2) : NULL;
+    if (rest_is && LLVMIsConstant(rest_is) && LLVMIsNull(rest_is)) {
+        lv words = tested_halves(em, LLVMGetOperand(x, 1)), one = condition_of(em, x);
+        bool same = LLVMGetTypeKind(LLVMTypeOf(one)) != LLVMVectorTypeKind;
+        return words && same ? em_select(em, one, words, LLVMConstNull(LLVMTypeOf(words))) : NULL;
+    }
+    if (!LLVMIsAFCmpInst(x) || LLVMGetFCmpPredicate(x) != LLVMRealUNE) return NULL;
+    lv zero = LLVMGetOperand(x, 1), wide = look_through(LLVMGetOperand(x, 0));
+    if (!LLVMIsConstant(zero) || !LLVMIsNull(zero) || !LLVMIsAFPExtInst(wide)) return NULL;
+    lv halves = look_through(LLVMGetOperand(wide, 0));
+    LLVMTypeRef t = LLVMTypeOf(halves);
+    if (LLVMGetTypeKind(t) != LLVMVectorTypeKind || LLVMGetVectorSize(t) % 2) return NULL;
+    lv words = as_words(em, halves, em->cg->i32, 2);
+    return em_and(em, words, sn_em_i(em, words, 0x7fff7fff));
+}
+
+static lv any_word(sn_em *em, lv words) {
+    lv all = sn_em_lane(em, words, 0);
     for (uint32_t i = 1; i < sn_em_lanes(words); i++) all = em_or(em, all, sn_em_lane(em, words, i));
     return em_icmp(em, LLVMIntNE, all, sn_em_i(em, all, 0));
 }
@@ -219,7 +238,9 @@ bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state) {
         *state = sum_of(em, bytes, sn_em_elem(x), is_signed);
     else if (comb == SN_COMB_PROD && !sn_is_float(t) && (bytes = widened_from(em, x, 1, &is_signed)))
         *state = product_of(em, bytes, sn_em_elem(x), is_signed);
-    else if (comb == SN_COMB_ANY && (bytes = tested_bytes(em, x, false))) *state = any_of(em, bytes);
+    else if (comb == SN_COMB_ANY && (bytes = tested_bytes(em, x, false)))
+        *state = any_word(em, as_words(em, bytes, em->cg->i32, WORD));
+    else if (comb == SN_COMB_ANY && (bytes = tested_halves(em, x))) *state = any_word(em, bytes);
     else if (comb == SN_COMB_ALL && (bytes = tested_bytes(em, x, true)) && has_pairs(g)) *state = all_of(em, bytes);
     else return false;
     return true;

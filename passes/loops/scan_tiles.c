@@ -36,6 +36,8 @@
 #include "passes/schedule/constants.h"
 #include "passes/schedule/figures.h"
 
+#include <math.h>
+
 /* ---- what the scan accesses ---- */
 
 static bool uses_axes(const sn_tiles *t, sn_stmt s) {
@@ -318,31 +320,57 @@ static bool choose_part(sn_tiles *t) {
     return t->parts > 1 && words <= SN_CUT_COLUMN_WORDS && t->parts <= t->group * t->group * t->group;
 }
 
-/* Halves and words of many columns, of steps that begin anywhere, each of which would be a thread's own: a block walks them from end to end, part by
- * part, with the next parts under way. So memory is asked for whole vectors, and nobody waits for others. */
-static bool choose_walk(sn_tiles *t) {
+/* Columns that so many threads have, and walk from end to end. */
+static bool choose_walk_of(sn_tiles *t, int64_t threads) {
     int64_t units = t->c->cx->target->units, sector = SN_SECTOR / t->least;
-    if (!is_odd(t)) return false;
     t->flat = false;
     t->batch = t->pieces = 1;
-    t->side = sn_ceil_div(t->inner, SN_CUT_TILE_THREADS);
+    t->side = sn_ceil_div(t->inner, threads);
     t->width = sn_ceil_div(sn_ceil_div(t->inner, t->side), sector) * sector;
-    if (t->outer * t->side < 2 * units || t->width * 4 <= SN_CUT_TILE_THREADS * 3) return false;
+    if (t->outer * t->side < 2 * units || t->width * 4 <= threads * 3) return false;
     choose_lines(t);
     t->threads = sn_ceil_div(t->width, SN_WARP) * SN_WARP;
-    t->rows = t->steps = SN_CUT_TILE_WHOLE / (t->bytes * t->width);
+    t->rows = t->steps = SN_CUT_TILE_WHOLE * threads / SN_CUT_TILE_THREADS / (t->bytes * t->width);
     t->pitch = line_pitch(t);
     if (!t->steps || t->length / t->steps < SN_CUT_WALK_LEAST) return false;
     t->parts = sn_ceil_div(t->length, t->steps);
     if (t->parts > SN_CUT_WALK_MOST) return false;
     int64_t each = sn_tile_staged(t) * t->bytes, room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
-    t->resident = sn_least(sn_ceil_div(t->outer * t->side, units), SN_CUT_WALK_RESIDENT);
+    t->resident =
+        sn_least(sn_ceil_div(t->outer * t->side, units), SN_CUT_WALK_RESIDENT * SN_CUT_TILE_THREADS / threads);
     for (; t->resident; t->resident--) {
         t->stages = (room / t->resident - SN_CUT_TILE_RESERVED) / each;
         if (t->stages > SN_MAX_PIPE) t->stages = SN_MAX_PIPE;
         if (t->stages >= SN_CUT_WALK_STAGES) return true;
     }
     return false;
+}
+
+/* How near to all multiprocessors walking all the time blocks come which begin together. */
+static double evenness(const sn_tiles *t) {
+    double turns = (double)(t->outer * t->side) / t->c->cx->target->units;
+    return turns / ceil(turns);
+}
+
+/* Many columns, each of which would be a thread's own, of steps that begin anywhere, or so few of f64 and i64 that threads
+ * load too little: a block walks some of them from end to end, part by part, with the next parts under way. So memory is
+ * asked for whole vectors, and nobody waits for others. A block has 256, or fewer where that is clearly more even. */
+static bool choose_walk(sn_tiles *t) {
+    sn_tiles best = *t, other = *t;
+    bool found = false;
+    bool begins = t->inner % t->vector == 0;
+    if (begins && (t->least <= SN_BANK || t->c->rows > (int64_t)SN_CUT_WALK_FEW * t->c->cx->target->units))
+        return false;
+    int64_t least = begins ? SN_WARP : 2 * SN_WARP, lines = SN_CUT_WALK_LINES * SN_LINE / t->least;
+    for (int64_t threads = SN_CUT_TILE_THREADS; threads >= least && threads >= lines; threads /= 2) {
+        other = *t;
+        if (!choose_walk_of(&other, threads)) continue;
+        double even = evenness(&other) * 100, before = found ? evenness(&best) * (100 + SN_CUT_WALK_EVENER) : 0;
+        if (threads < SN_CUT_TILE_THREADS && (even < SN_CUT_WALK_EVEN || even < before)) continue;
+        best = other, found = true;
+    }
+    *t = found ? best : other;
+    return found;
 }
 
 /* Has a block room for the tile, and for the sums of pieces? */

@@ -7,8 +7,10 @@
  * one that is walked those of the reduction are what the second kernel puts together.
  *
  * It is worth it where columns are pieces shorter than a line, or odd, so that accesses are narrow, and where rows are
- * many enough for what the second kernel reads to be little. Legality: the same elements; what is no plain affine access
- * without masks, of the same strides in all of them, is left alone. Cost: accesses times axes.
+ * many enough for what the second kernel reads to be little. Not where an axis of the reduction lies innermost, in runs so
+ * long that vectors may start before them: each run is a part then, with one result (split_reduction.c). Legality: the
+ * same elements; what is no plain affine access without masks, of the same strides in all of them, is left alone. Cost:
+ * accesses times axes.
  */
 #include "passes/loops/wide_columns.h"
 
@@ -139,6 +141,7 @@ void sn_wide_columns_find(sn_wide_columns *out, sn_pass_ctx *cx, const sn_chain 
     sn_wide_columns wc;
     if (!inner && take(&wc, &l, first)) *out = wc;
     if (!pieces && lanes_of(&l, size, 0) == lanes_of(&l, 0, l.others)) return;
+    if (inner && size >= sn_odd_row(sn_widest_alone(cx, l.bytes), l.bytes)) return;
     if (!is_worth_it(&l, inner ? rows : sn_ceil_div(rows, SN_SPLIT_COLUMNS), pieces)) return;
     for (uint32_t n = inner ? first + 1 : first; n <= l.n; n++) {
         if (!take(&wc, &l, n) || !make_rounds(&wc, &l, n)) continue;

@@ -305,7 +305,8 @@ void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_s
 
 /* What a byte takes that such bricks move, in parts of what it takes in a copy. The L2 has time for not much more than a copy of memory: sectors of
  * which two bricks load a part count twice, wherever they come from, and so does what is beyond a brick; those that two bricks store in part cost
- * BRICK_SPLIT. Short runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. */
+ * BRICK_SPLIT. Short runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones.
+ * Those that it has at a time begin together: of few turns of them the first loads while nobody stores, and the last stores while nobody loads. */
 static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     uint32_t last;
     double loaded = 0, stored = (double)sn_schedule_brick_run(b, &b->stored) * b->least, idle = 1;
@@ -324,7 +325,11 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     if (more > 0) cost += more / (double)b->sides[last];
     if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row / (more > 0 ? 2 : 1);
     cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
-    return cost * (1 + cx->target->units / bricks / 2);
+    double together = (double)cx->target->shared_bytes / (double)(shared_bytes(cx->m, b) + SN_SHARED_SYSTEM);
+    double most = (double)cx->target->unit_threads / SN_TILE_THREADS;
+    double turns = bricks / (cx->target->units * (together < most ? together : most));
+    double begin = (double)SN_BRICK_BEGIN / (double)(sn_schedule_brick_elements(b) * (b->widest + b->least));
+    return cost * (1 + begin + cx->target->units / bricks / 2 + 1 / (turns * turns * SN_BRICK_TURN));
 }
 
 /* Shared memory for a brick. */

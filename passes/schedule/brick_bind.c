@@ -369,21 +369,23 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
 /* ---- runs of words ---- */
 
 /* A run of the stores, whose words begin where they do in memory. There are n or one less of them, and elements of no word at both ends. Runs
- * that begin alike follow each other in a thread: every v-th along the loop `stepped`, all along others whose strides are whole words. What is
- * left of the loops that count runs is around that. */
+ * that begin alike follow each other in a thread: every v-th along the loop `stepped`, all along others whose strides are whole words, and parts
+ * of a long run. What is left of the loops that count runs is around that. */
 typedef struct words {
     uint32_t run[SN_MAX_CHAIN], n_run, runs[SN_MAX_CHAIN], n_runs; /* loops */
     uint32_t alike[SN_MAX_CHAIN], n_alike, around[SN_MAX_CHAIN], n_around;
     uint32_t stepped; /* b.n: none */
     int64_t length, count, n;
+    int64_t part, parts;       /* iterations of the last loop that a run has; runs that this loop is cut into */
     sn_ix start, before, less; /* the first element's offset; elements in front of the first word; 1: n - 1 words */
 } words;
 
 static words split_words(const brick *b) {
-    words w = {.length = sn_schedule_brick_run(&b->b, &b->b.stored), .stepped = b->b.n};
+    words w = {.length = sn_schedule_brick_run(&b->b, &b->b.stored), .stepped = b->b.n, .parts = 1};
     w.count = sn_schedule_brick_elements(&b->b) / w.length;
     w.n = w.length / b->v;
     split_loops(b, w.run, &w.n_run, w.runs, &w.n_runs);
+    w.part = b->sides[w.run[w.n_run - 1]];
     for (uint32_t k = 0; k < w.n_runs; k++) {
         uint32_t p = w.runs[k];
         if (b->b.stored.strides[p] % b->v == 0) w.alike[w.n_alike++] = p;
@@ -402,6 +404,23 @@ static void begin_words(brick *b, words *w, const sn_stmt_vec *body, const sn_ix
     w->less = sn_ix_divc(m, sn_ix_addc(m, w->before, b->v - 1 - w->length % b->v), b->v);
 }
 
+/* A run of several loops that begins with a word, as all runs do: its parts of as few iterations of the last loop as are
+ * whole words lie alike, so that where a word's elements are in them is found once for all parts of a thread. */
+static void cut_run(brick *b, words *w, const sn_stmt_vec *body) {
+    enum { LEAST = 2 * SN_WARP };
+    int64_t side = w->part, inner = w->length / side, part = b->v / sn_schedule_gcd(inner, b->v), zero;
+    sn_ix at[SN_MAX_CHAIN];
+    for (uint32_t p = 0; p < b->b.n; p++) at[p] = sn_ix_const(b->m, 0);
+    sn_ix phase = sn_ix_modc(b->m, start_of_stores(b, body, at), b->v);
+    if (w->n_run < 2 || w->n_alike < w->n_runs || !sn_ix_is_const(b->m, phase, &zero) || zero) return;
+    while (inner * part < LEAST * b->v && side % (2 * part) == 0) part *= 2;
+    if (side % part || part == side) return;
+    w->parts = side / part;
+    w->part = part;
+    w->length = inner * part;
+    w->n = w->length / b->v;
+}
+
 /* 1 where e, which is less than `most` and not less than -most, is not negative; else 0. */
 static sn_ix from_zero(sn_module *m, sn_ix e, int64_t most) {
     most = sn_pow2_ceil(most);
@@ -411,8 +430,8 @@ static sn_ix from_zero(sn_module *m, sn_ix e, int64_t most) {
 /* Which iterations of the loops of a run its element e + lane is: those of e, and the lanes that go over the end of a loop. */
 static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at) {
     sn_module *m = b->m;
+    sn_ix more = lane, part = w->parts > 1 ? at[w->run[w->n_run - 1]] : sn_ix_const(m, 0);
     take_apart(b, w->run, w->n_run, e, at);
-    sn_ix more = lane;
     for (uint32_t k = 0; k < w->n_run; k++) {
         sn_ix *d = &at[w->run[k]], sum = sn_ix_add(m, *d, more);
         int64_t n = b->sides[w->run[k]];
@@ -420,7 +439,7 @@ static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at)
             more = sn_ix_divc(m, sum, n);
             *d = sn_ix_modc(m, sum, n);
         } else {
-            *d = inside(m, sum, n);
+            *d = sn_ix_add(m, part, inside(m, sum, w->parts > 1 ? w->part : n));
         }
     }
 }
@@ -434,10 +453,11 @@ typedef struct word_lanes {
 
 static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn_ix *at) {
     sn_module *m = b->m;
-    int64_t side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1, alike = 1;
+    int64_t side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1, alike = w->parts;
     for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
     word_lanes l = {.steps = sn_ceil_div(side, b->v)};
     l.along = threads_of_line(b, w->n, l.steps * alike);
+    if (w->parts > 1 && l.along < SN_WARP) l.along = SN_WARP; /* lanes in two parts meet in a bank */
     l.beside = b->threads / l.along;
     l.turns = sn_ceil_div(l.steps * alike, l.beside);
     for (uint32_t k = 0; k < w->n_around; k++)
@@ -450,20 +470,27 @@ static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn
     return l;
 }
 
+/* Where the loops of runs that lie alike are in run `number` of these. */
+static void take_alike(brick *b, const words *w, sn_ix number, sn_ix *at) {
+    sn_module *m = b->m;
+    if (w->parts > 1) at[w->run[w->n_run - 1]] = sn_ix_scale(m, sn_ix_modc(m, number, w->parts), w->part);
+    take_apart(b, w->alike, w->n_alike, sn_ix_divc(m, number, w->parts), at);
+}
+
 /* The run of this thread and turn. */
 static void enter_run(brick *b, const words *w, word_lanes *l, sn_ix x, sn_ix *at, sn_ix *in) {
     enum { MOST_UNROLL = 8 };
     sn_module *m = b->m;
     sn_ix number = open_turns(b, &l->into, "lo", "l", l->turns, MOST_UNROLL);
-    int64_t alike = 1, side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1;
+    int64_t alike = w->parts, side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1;
     for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
     number = sn_ix_fma(m, l->beside, number, sn_ix_divc(m, x, l->along));
     if (after_turns(l->turns, MOST_UNROLL) * l->beside > l->steps * alike)
         l->into = sn_put_if(m, sn_at_end(b->k, l->into), number, sn_ix_const(m, l->steps * alike));
     sn_ix step = sn_ix_fma(m, b->v, sn_ix_divc(m, number, alike), l->q), within = inside(m, number, l->steps * alike);
     if (side > 1 && side % b->v) l->into = sn_put_if(m, sn_at_end(b->k, l->into), step, sn_ix_const(m, side));
-    take_apart(b, w->alike, w->n_alike, sn_ix_modc(m, number, alike), at);
-    take_apart(b, w->alike, w->n_alike, sn_ix_modc(m, within, alike), in);
+    take_alike(b, w, sn_ix_modc(m, number, alike), at);
+    take_alike(b, w, sn_ix_modc(m, within, alike), in);
     if (w->stepped == b->b.n) return;
     at[w->stepped] = step;
     in[w->stepped] = inside(m, sn_ix_fma(m, b->v, sn_ix_divc(m, within, alike), l->q), side);
@@ -475,6 +502,7 @@ static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, 
     words w = split_words(b);
     sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) at[p] = sn_ix_const(m, 0);
+    cut_run(b, &w, body);
     word_lanes l = open_words(b, &w, x, into, at);
     begin_words(b, &w, body, at);
     bool all = w.length % b->v == b->v - 1 && w.n % l.along == 0;
@@ -623,9 +651,21 @@ static bool ends_inside(const brick *b) {
     return false;
 }
 
+/* Vectors that begin all runs go by parts that lie alike, too. */
+static bool has_parts(brick *b, const sn_stmt_vec *body) {
+    words w = split_words(b);
+    cut_run(b, &w, body);
+    return !b->turned && w.parts > 1;
+}
+
 static void put_bodies(brick *b, const sn_stmt_vec *body, bool masked) {
     sn_stmt_vec head = b->beyond ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0}, left;
-    if (!b->words || (masked && !b->beyond && ends_inside(b))) {
+    bool ends = masked && !b->beyond && ends_inside(b);
+    if (!ends && !b->words && has_parts(b, body)) {
+        sn_stmt into = b->into;
+        sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+        put_words(b, body, into, x, masked);
+    } else if (ends || !b->words) {
         put_body(b, body, masked);
     } else {
         sn_stmt into = b->into;

@@ -249,9 +249,10 @@ static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
     return v;
 }
 
-/* Has a row one thread? */
+/* Has a row one thread? Short rows of bytes that are read once have: to put together what eight of them have takes longer. */
 static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
-    return sh->scans || sh->max_count / f->vector <= SN_FLAT_ALONE;
+    bool bytes = sh->n_nests == 1 && f->run == sh->max_count && f->run <= SN_FLAT_ALONE_BYTES;
+    return sh->scans || bytes || sh->max_count / f->vector <= SN_FLAT_ALONE;
 }
 
 /* Elements of a copy: whole 16 bytes, as far as bases and strides are multiples. */
@@ -451,7 +452,9 @@ static void choose(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedu
     choose_threads(cx, sh, f, sc);
     int64_t share = f->by_columns ? sc->block_y : sc->block_x;
     int64_t steps = sn_ceil_div(sh->max_count, share * sc->vector);
-    /* Written out, only the last step has tests. */
+    /* Written out, only the last step has tests; rows of one thread are so in parts. */
+    bool parts = share == 1 && steps > SN_FLAT_STEPS;
+    if (!sc->unroll && parts) sc->unroll = (uint32_t)sn_ceil_div(steps, sn_ceil_div(steps, SN_FLAT_STEPS));
     if (!sc->unroll) sc->unroll = sn_least(steps, steps <= SN_FLAT_STEPS ? SN_FLAT_STEPS : SN_COLUMN_LOADS);
 }
 

@@ -317,14 +317,42 @@ static void redirect_nest(flat *f, const sn_schedule_nest *nest) {
     }
 }
 
+/* Rows from lane to lane of threads that have one each. Those of bytes or halves that no words begin are so many apart that
+ * lanes read an odd number of words apart, in a bank each. What is accessed as it is, row by row, has to be little then:
+ * lanes are no neighbours. */
+static int64_t rows_apart(const flat *f, const sn_stmt_vec *body) {
+    enum { LITTLE = 16 };
+    int64_t bytes = 0, direct = 0, apart;
+    uint32_t i;
+    for (i = 0; i < f->f.n; i++) {
+        int64_t row = f->f.bufs[i].group * sn_dtype_bytes(sn_buf_get(f->m, f->f.bufs[i].buf)->dtype);
+        if (f->f.bufs[i].lines || f->f.bufs[i].gap || (bytes && row != bytes)) return 1;
+        bytes = row;
+    }
+    for (uint32_t k = 0; k < body->n; k++) {
+        const sn_stmt_rec *r = sn_stmt_get(f->m, body->at[k]);
+        if (sn_is_access(r) && !sn_schedule_is_flat(&f->f, r->buf, &i))
+            direct += sn_dtype_bytes(sn_buf_get(f->m, r->buf)->dtype);
+    }
+    apart = SN_BANK / sn_schedule_gcd(SN_BANK, bytes);
+    bool turns = f->sc->block_x % (SN_WARP * apart) == 0 && f->sc->tile_m % f->sc->block_x == 0;
+    return turns && f->f.inner == 1 && f->sc->block_y == 1 && direct * LITTLE <= bytes ? apart : 1;
+}
+
 /* `into` and the row and group of the block that stand there. */
-static void open_rows(flat *f, sn_stmt *into) {
+static void open_rows(flat *f, sn_stmt *into, const sn_stmt_vec *body) {
     sn_module *m = f->m;
     const sn_sched *sc = f->sc;
     bool columns = f->f.by_columns;
     int64_t at_a_time = columns ? sc->block_x : sc->block_y, turns = sn_ceil_div(sc->tile_m, at_a_time);
     sn_ix t = columns ? sn_open_loop_in(f->m, f->k, into, "x", at_a_time, SN_AXIS_BLOCK_X)
                       : sn_open_loop_in(f->m, f->k, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
+    int64_t apart = columns ? rows_apart(f, body) : 1;
+    if (apart > 1) {
+        sn_ix warp = sn_ix_divc(m, t, SN_WARP), lane = sn_ix_modc(m, t, SN_WARP);
+        t = sn_ix_fma(m, apart, lane, sn_ix_modc(m, warp, apart));
+        t = sn_ix_fma(m, SN_WARP * apart, sn_ix_divc(m, warp, apart), t);
+    }
     f->row = sn_ix_fma(m, at_a_time, sn_open_loop_in(f->m, f->k, into, "r", turns, SN_AXIS_SEQ), t);
     if (turns > 1) f->turns = *into;
     f->group = sn_ix_divc(m, f->row, f->f.inner);
@@ -351,7 +379,7 @@ static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
     sn_module *m = f->m;
     sn_stmt into = f->grid;
     sn_ix with[SN_MAX_CHAIN], along;
-    open_rows(f, &into);
+    open_rows(f, &into, body);
     find_outer(f, with);
     along = sn_ix_fma(m, f->groups, f->g, f->group);
     bool partial = f->f.along % f->groups != 0;

@@ -18,7 +18,7 @@ typedef struct columns {
     uint32_t bytes;  /* smallest element that nests walk along the last outer axis (0: none) */
     uint32_t states; /* values that the reductions carry, f64 and i64 counted twice */
     bool keyed;      /* positions of bytes: rows that are written out have one each (codegen-llvm/keyed.c) */
-    bool summed;     /* sums of bytes: a thread's are 32 bits (codegen-llvm/packed.c) */
+    bool summed;     /* sums and products of bytes: those of several rows are 32 bits (codegen-llvm/packed.c) */
     bool exps;       /* sums of exponentials of f64: one for each element and each group that is loaded together */
 } columns;
 
@@ -31,7 +31,7 @@ static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) 
             co.states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
         bool one = sh->n_nests == 1 && r->op == SN_LOP_REDUCE && r->n_combs == 1 && co.bytes == 1;
         co.keyed = one && sn_combs[r->combs[0]].second == SN_SECOND_POSITION;
-        co.summed = one && r->combs[0] == SN_COMB_SUM;
+        co.summed = one && (r->combs[0] == SN_COMB_SUM || r->combs[0] == SN_COMB_PROD);
         for (uint32_t c = 0; r->op == SN_LOP_REDUCE && c < r->n_combs; c++)
             co.exps |= sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT && sn_val_get(m, r->result)->dtype == SN_F64;
     }
@@ -77,7 +77,8 @@ static uint32_t steps_together(const sn_target *t, const sn_schedule_shape *sh, 
     uint32_t most = SN_COLUMN_LOADS / sn_pow2_ceil(states ? states : 1);
     if (co->exps) most = SN_COLUMN_LOADS / 2;
     if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < SN_COLUMN_WORD) most = most * SN_COLUMN_WORD / bytes;
-    else if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < t->vector_bytes && co->states > SN_FULL_STATES)
+    else if (t->is_gpu && sh->n_nests == 1 && bytes && bytes < t->vector_bytes && co->states > SN_FULL_STATES &&
+             !co->keyed)
         most = most * t->vector_bytes / bytes; /* lanes were made few for the sake of states */
     if (bytes) most = sn_least(most, sn_pow2_floor(sn_loads_ahead(t).hi * t->vector_bytes / bytes));
     int64_t steps = sn_ceil_div(count_of(sh, sc), sc->block_y);
@@ -165,6 +166,19 @@ static void begin_together(const sn_target *t, const sn_schedule_shape *sh, sn_s
     if (each * threads <= SN_COLUMN_BEGIN) sc->min_blocks = (uint32_t)each;
 }
 
+/* Bytes whose states are wider: tests of the last rows, lane by lane, would take the registers of so many blocks as keep
+ * memory busy. They are those of loads and states, and once more of these where places are compared. */
+static void bound_registers(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    int64_t threads = (int64_t)sc->block_x * sc->block_y, loads = (int64_t)sc->unroll * sc->vector * co->bytes;
+    if (!t->is_gpu || co->states < 2 || !(co->keyed || co->summed)) return;
+    int64_t regs = SN_OTHER_REGS + loads / SN_WORD + (int64_t)co->states * sc->vector * (co->keyed ? 2 : 1),
+            blocks = sn_ceil_div((int64_t)t->flight_bytes * SN_COLUMN_BYTES_FLIGHT / 100, threads * loads),
+            most = SN_FILE_REGS / (regs * threads), there = sn_ceil_div(blocks_of(sh, sc), t->units);
+    if (blocks > most) blocks = most;
+    if (blocks > there) blocks = there;
+    if (blocks > 1) sc->min_blocks = (uint32_t)blocks;
+}
+
 static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
@@ -190,6 +204,7 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
     if (!sc->block_y) choose_rows(t, sh, co, sc);
     if (even) even_turns(t, sh, co, sc);
     if (!sc->unroll) sc->unroll = steps_together(t, sh, co, sc);
+    if (open && !sc->min_blocks) bound_registers(t, sh, co, sc);
     if (even && t->is_gpu && sh->n_nests == 1) begin_together(t, sh, sc);
 }
 
