@@ -8,7 +8,7 @@
  * counted as what does them, not as statements. Estimated are the blocks that fit on a multiprocessor, the bytes
  * that its threads wait for together, and the cycles that memory, the lines of accesses, boxes, shared memory,
  * tensor cores, the issue of instructions and the special functions would take if each were alone; the longest is
- * the bound. docs/ARCHITECTURE.md has the formulas and where the figures of targets.def come from.
+ * the bound. docs/SCHEDULES.md has the formulas and where the figures of targets.def come from.
  *
  * Does not know: what the code generator merges, hoists or spills, bank conflicts, hits in L1. Bytes that every
  * block reads again (a weight) are counted once. What a value of the kernel decides to do (an `if` of one) is taken
