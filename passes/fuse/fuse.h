@@ -13,7 +13,7 @@ typedef struct sn_fuse_match {
     int64_t bytes;                  /* memory traffic that the merge saves ... */
     int64_t passed;                 /* ... and of this, what b reads of what a stores */
     bool vertical;                  /* b reads what a stores */
-    bool waits;                     /* ... of reductions that could be cut into parts only apart */
+    bool waits;                     /* ... of reductions and scans that could be cut into parts only apart */
     sn_precision precision;         /* of the products of both */
     const char *why_not;            /* reason when there is no match */
 } sn_fuse_match;

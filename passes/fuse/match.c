@@ -225,6 +225,15 @@ static int64_t longest_reduction(const sn_module *m, sn_kern k, const sn_chain *
     return longest;
 }
 
+/* Steps of the longest scan that stands in the outer loops; 0: there is none. */
+static int64_t longest_scan(const sn_module *m, sn_kern k, const sn_chain *outer) {
+    int64_t longest = 0, n;
+    sn_stmt body = outer->n ? outer->at[outer->n - 1] : (sn_stmt){0};
+    for (sn_stmt s = sn_region_first(m, k, body); s.i; s = sn_next(m, s))
+        if (sn_is_scan(m, s) && sn_ix_is_const(m, sn_stmt_extent(m, s), &n) && n > longest) longest = n;
+    return longest;
+}
+
 /* Is v made of a result of a reduction that is no maximum? Those `online-softmax` finds beside the sums that wait for
  * them. What takes more than *looks to say is. */
 static bool is_of_sum(const sn_module *m, sn_val v, uint32_t *looks) {
@@ -396,17 +405,33 @@ static bool columns_are(of_columns what, const sn_fuse_match *mt, const sn_pass_
     return what(cx->target, columns, along, elements, bytes);
 }
 
+/* Rows so few and long that they are cut into parts. */
+static bool are_cut(const sn_pass_ctx *cx, int64_t rows, int64_t row) {
+    int64_t blocks = cx->target->cluster;
+    return row > MAX_ROW && rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
+}
+
+/* A scan beside a reduction, or beside a scan of what it gives, cannot be cut into parts, each alone can (split-scan, split-reduction): a
+ * loss where rows are few. */
+static bool waits_for_scan(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b) {
+    int64_t scan_a = longest_scan(cx->m, a, &mt->a), scan_b = longest_scan(cx->m, b, &mt->b);
+    bool reduces = (scan_a && longest_reduction(cx->m, b, &mt->b)) || (scan_b && longest_reduction(cx->m, a, &mt->a));
+    bool follows = mt->vertical && scan_a && scan_b;
+    int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared);
+    return cx->target->is_gpu && (reduces || follows) && rows >= 0 &&
+           are_cut(cx, rows, scan_a > scan_b ? scan_a : scan_b);
+}
+
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
  * where rows are few. */
 static bool waits_for_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
                            const sn_access_list *in_a, const sn_access_list *in_b) {
     if (!mt->vertical || !cx->target->is_gpu) return false;
     int64_t of_a = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
-    int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), blocks = cx->target->cluster;
+    int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared);
     int64_t row = of_a > of_b ? of_a : of_b;
     if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return false;
-    if (team_keeps(mt, cx, a, b, in_a, in_b, rows)) return false;
-    return rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
+    return !team_keeps(mt, cx, a, b, in_a, in_b, rows) && are_cut(cx, rows, row);
 }
 
 /* Has each thread of the CPU as many rows as the others, or nearly? Then none waits, and a row is in its cache for the second kernel. */
@@ -502,6 +527,6 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     bool ok = worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
               inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) &&
               dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, a, b, in_a, in_b);
-    mt->waits = ok && waits_for_rows(mt, cx, a, b, in_a, in_b);
+    mt->waits = ok && (waits_for_scan(mt, cx, a, b) || waits_for_rows(mt, cx, a, b, in_a, in_b));
     return ok;
 }
