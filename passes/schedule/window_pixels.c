@@ -37,10 +37,12 @@ static int64_t find_own(sn_window_bands *b) {
     return own;
 }
 
-/* Groups of fewer than eight channels become one. */
+/* Groups of fewer than eight channels become one. A convolution without groups is one for class contract, which multiplies nothing by the
+ * zeros beside taps: infinities make nan there. */
 static bool find_groups(sn_window_pixels *p) {
     sn_window_bands *b = &p->b;
     p->own = find_own(b);
+    if (p->own == b->w.n_planes / b->images) return false;
     p->joined = b->w.steps < SN_BAND ? SN_BAND / b->w.steps : 1;
     p->outs = p->own * p->joined;
     p->parts = b->w.steps * p->joined / SN_BAND;
