@@ -27,14 +27,15 @@ typedef struct flat {
     uint32_t apart;          /* bytes of those that step over elements along the last outer axis */
     uint32_t bytes;          /* smallest element among all accesses that walk the last outer axis */
     uint32_t near;           /* ... of those that step over a few elements there (CPU, codegen-llvm/apart.c) */
-    bool scattered;          /* others step over more, or are looked up: lane by lane */
-    uint32_t stored;         /* largest one that is stored there */
-    uint32_t loaded;         /* bytes that a position waits for: of several loads under masks one */
-    uint32_t looked_up;      /* ... once it knows where: their offsets are loaded */
-    bool moves;              /* nothing is computed (GPU): as many lanes as an access has */
-    bool computes;           /* more than it moves and casts */
-    bool packed;             /* all of it is arithmetic on bytes, which takes words (GPU) */
-    uint32_t by_runs;        /* lanes of a vector that goes run by run; 0: none does */
+    uint32_t
+        written_out; /* values that each lane has to itself: accesses that step over more or are looked up, quotients of integers */
+    uint32_t stored;    /* largest one that is stored there */
+    uint32_t loaded;    /* bytes that a position waits for: of several loads under masks one */
+    uint32_t looked_up; /* ... once it knows where: their offsets are loaded */
+    bool moves;         /* nothing is computed (GPU): as many lanes as an access has */
+    bool computes;      /* more than it moves and casts */
+    bool packed;        /* all of it is arithmetic on bytes, which takes words (GPU) */
+    uint32_t by_runs;   /* lanes of a vector that goes run by run; 0: none does */
     uint32_t abreast,
         other; /* rows that take turns, 1 where none do, 0 where there is nothing to choose; what else is worth timing */
 } flat;
@@ -44,25 +45,32 @@ static bool walks(sn_module *m, sn_ix e, sn_axis ax) {
     return sn_ix_coef(m, e, ax, &c) && (c == 1 || c == -1);
 }
 
+/* Has the CPU no vector instruction for it? */
+static bool divides_integers(const sn_module *m, const sn_stmt_rec *r) {
+    if ((r->op != SN_LOP_DIV && r->op != SN_LOP_FLOORDIV && r->op != SN_LOP_REM) || sn_is_float(r->dtype)) return false;
+    return sn_stmt_get(m, sn_val_get(m, r->in[1])->def)->op != SN_LOP_CONST;
+}
+
 static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     flat fl = {0};
     uint32_t masked = 0;
     if (!sh->outer.n) return fl;
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
+        fl.written_out += divides_integers(m, r);
         if (!r->buf.i) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         *(sn_schedule_walks_all(m, sh, r->ix) ? &fl.flat : &fl.not_flat) += bytes;
         if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
         if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
-        fl.scattered |= sn_ix_uses_vals(m, r->ix);
+        fl.written_out += sn_ix_uses_vals(m, r->ix) ? SN_LANE_ACCESS : 0;
         if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
             bool steps = sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->body), &step) && step > 1 && step <= SN_MOST_APART;
             if (steps) sn_schedule_smaller(&fl.near, bytes);
-            else fl.scattered |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body));
+            else fl.written_out += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? SN_LANE_ACCESS : 0;
             fl.apart += sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body)) ? bytes : 0;
             continue;
         }
@@ -420,11 +428,8 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */
         while (v > 1 && sh->rows < v * full) v /= 2;
-        /* What cannot become vector instructions (the searches of a sort) is written out lane by lane; it has positions, and no
-         * more lanes than words. All else is as long with many lanes as with few. */
-        uint32_t words = cx->target->vector_bytes / 4;
-        bool by_lanes = !cx->target->is_gpu && fl->scattered;
-        while (v > 1 && by_lanes && (int64_t)sn_least(v, words) * sh->ops > SN_MANY_OPS) v /= 2;
+        /* What cannot become vector instructions is written out lane by lane. All else is as long with many lanes as with few. */
+        while (v > 1 && !cx->target->is_gpu && (int64_t)v * fl->written_out > SN_MANY_OPS) v /= 2;
         sc->vector = v ? v : 1;
     }
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
