@@ -16,8 +16,8 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char mark[8] = {(char)0x89, 'S', 'N', 'I', 'M', 'G', '\r', '\n'};
