@@ -108,17 +108,15 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
 
 /* Weights of odd rows are read by pieces that reach over what is wanted (unaligned.c): positions by which they may. */
 static int64_t wanted_beyond(const sn_gen *g, const sn_stmt_rec *loop) {
-    enum { PIECE = 16 };
-    int64_t most = 0;
+    enum { PIECE = 16, HALF = 2 /* what such pieces are read of (is_beside, access.c) */ };
     if (!g->gpu || loop->op != SN_LOP_LOOP || g->k->sched.cls != SN_SCHED_INNER) return 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (r->op != SN_LOP_LOAD || !r->has_mask) continue;
         const sn_buf_rec *b = sn_buf_get(g->m, r->buf);
-        int64_t more = PIECE / sn_dtype_bytes(b->dtype) - 1;
-        if (!sn_buf_is_local(b) && more > most) most = more;
+        if (!sn_buf_is_local(b) && sn_dtype_bytes(b->dtype) == HALF) return PIECE / HALF - 1;
     }
-    return most;
+    return 0;
 }
 
 /* The condition under which all edge tests hold, and would *beyond positions behind the last one; NULL: there are none. Their values are marked. */
