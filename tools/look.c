@@ -25,7 +25,6 @@ static sn_status compile(sn_context *ctx, void *user) {
     s.metrics.log = &l->log;
     s.passes.look = l->pass;
     s.passes.look_user = l->pass_user;
-    sn_arena_init(&l->arena, &ctx->env);
     l->log = (sn_metric_log){.arena = &l->arena, .wanted = UINT32_MAX};
     if (l->g->status != SN_OK) return sn_fail(&ctx->env, l->g->status, "%s", l->g->message);
     return sn_compile_settings(&l->p, l->g, &s, s.target ? SN_PHASE_CODE : SN_PHASE_LOADED);
@@ -138,6 +137,7 @@ sn_status look_at(look *out, sn_context *ctx, sn_graph *g, const sn_compile_opti
     out->ctx = ctx;
     out->g = g;
     out->title = title;
+    sn_arena_init(&out->arena, &ctx->env); /* before the guard, which frees what a call that fails has begun */
     SN_TRY(sn_guarded(ctx, compile, &c));
     if (out->p->runnable) SN_TRY(measure(out));
     find_rate(out);

@@ -375,6 +375,7 @@ sn_status sn_onnx_rotary_embedding(sn_onnx_call *c) {
     SN_TRY(m->env->status);
     if (t.rank != 3 && t.rank != 4) return sn_onnx_fail(c, "an operand of rank %u", t.rank);
     if (!sn_ix_is_const(m, t.shape[t.rank - 1], &d)) return sn_onnx_fail(c, "the size of a head is not known");
+    if (half < 1 || half > INT64_MAX / 2) return sn_onnx_fail(c, "tables of %lld columns", (long long)half);
     if (flat && !heads && !r) heads = d / (2 * half);
     if (flat && (heads < 1 || d % heads)) return sn_onnx_fail(c, "%lld heads of %lld", (long long)heads, (long long)d);
     if (flat) {
@@ -407,6 +408,27 @@ static sn_nd filled_before(sn_onnx_call *c, const attention *a, int64_t total) {
     if (sn_ix_is_const(m, s, &new) && new == total) return sn_graph_full(m, SN_I32, 0, shape, 4);
     sn_nd last = sn_graph_reshape(m, sn_graph_cast(m, sn_onnx_in(c, LENGTHS), SN_I32), shape, 4);
     return sn_graph_with_size(m, SN_OP_SUB, sn_graph_with(m, SN_OP_ADD, last, 1), s);
+}
+
+/* The tables, which must be there, turn no more of a head than it has. */
+static sn_status check_tables(sn_onnx_call *c, const attention *a) {
+    sn_module *m = c->m;
+    int64_t d;
+    if (!sn_onnx_has(c, COSINE) || !sn_onnx_has(c, SINE)) return sn_onnx_fail(c, "do_rotary needs operands 8 and 9");
+    const sn_type *cosine = sn_graph_type(m, sn_onnx_in(c, COSINE)), *sine = sn_graph_type(m, sn_onnx_in(c, SINE));
+    SN_TRY(m->env->status);
+    if (cosine->rank != 2 || sine->rank != 2)
+        return sn_onnx_fail(c, "operands 8 and 9 of rank %u and %u, not 2", cosine->rank, sine->rank);
+    int64_t half = last_size(c, sn_onnx_in(c, COSINE));
+    SN_TRY(m->env->status);
+    for (int k = 0; k < 2; k++) {
+        if (!sn_ix_is_const(m, size_of(m, k ? a->k : a->q, 3), &d))
+            return sn_onnx_fail(c, "the size of a head is not known");
+        if (half < 1 || half > d / 2)
+            return sn_onnx_fail(c, "tables of %lld columns turn twice as many elements, a head has %lld",
+                                (long long)half, (long long)d);
+    }
+    return SN_OK;
 }
 
 /* x turned by the places that follow those before it. */
@@ -450,15 +472,39 @@ static sn_nd cached(sn_onnx_call *c, uint32_t past, sn_nd x, sn_nd before, int64
     return sn_graph_where(m, is_new, sn_graph_gather(m, x, at, 2), old);
 }
 
+/* How many places the cache has; 0: there is none. */
+static sn_status read_cache_size(int64_t *out, sn_onnx_call *c) {
+    int64_t sizes[2] = {0};
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!sn_onnx_has(c, PAST_KEY + k)) continue;
+        const sn_type *t = sn_graph_type(c->m, sn_onnx_in(c, PAST_KEY + k));
+        SN_TRY(c->m->env->status);
+        if (t->rank != 4) return sn_onnx_fail(c, "a cache of shape %s", sn_type_text(c->m, t));
+        if (!sn_ix_is_const(c->m, t->shape[2], &sizes[k])) return sn_onnx_fail(c, "the size of the cache is not known");
+    }
+    if (sizes[0] != sizes[1])
+        return sn_onnx_fail(c, "a cache of %lld keys and %lld values", (long long)sizes[0], (long long)sizes[1]);
+    *out = sizes[0];
+    return SN_OK;
+}
+
 /* Queries, keys and values, each with heads: operands of their own, or one after the other in the first one. */
 static sn_status read_groups(attention *a, sn_onnx_call *c) {
     sn_module *m = c->m;
     int64_t heads = sn_onnx_attr_int(c, "num_heads", 0), groups = sn_onnx_attr_int(c, "kv_num_heads", 0);
     sn_nd q = sn_onnx_in(c, QUERY), k, v;
+    if (heads < 1 || groups < 1)
+        return sn_onnx_fail(c, "%lld heads of queries, %lld of keys", (long long)heads, (long long)groups);
     if (sn_onnx_has(c, KEY)) {
         k = sn_onnx_in(c, KEY), v = sn_onnx_in(c, VALUE);
     } else {
-        int64_t all = last_size(c, q), d = heads + groups > 0 ? all / (heads + 2 * groups) : 0;
+        int64_t all = last_size(c, q);
+        SN_TRY(m->env->status);
+        /* so that no sum or product of them is more than `all` */
+        if (heads > all || groups > (all - heads) / 2 || all % (heads + 2 * groups))
+            return sn_onnx_fail(c, "%lld heads of queries and %lld of keys and of values in %lld elements",
+                                (long long)heads, (long long)groups, (long long)all);
+        int64_t d = all / (heads + 2 * groups);
         v = sn_graph_slice(m, q, -1, (heads + groups) * d, INT64_MAX, 1);
         k = sn_graph_slice(m, q, -1, heads * d, (heads + groups) * d, 1);
         q = sn_graph_slice(m, q, -1, 0, heads * d, 1);
@@ -479,12 +525,17 @@ sn_status sn_onnx_group_query_attention(sn_onnx_call *c) {
         if (sn_onnx_has(c, k)) return sn_onnx_fail(c, "operand %u is not supported", k + 1);
     SN_TRY(read_groups(&a, c));
     SN_TRY(sn_onnx_int(&total, c, TOTAL));
-    if (sn_onnx_has(c, PAST_KEY) && !sn_ix_is_const(m, size_of(m, sn_onnx_in(c, PAST_KEY), 2), &had))
-        return sn_onnx_fail(c, "the size of the cache is not known");
+    SN_TRY(read_cache_size(&had, c));
     sn_nd before = filled_before(c, &a, total);
-    if (turns) a.q = rotated_at(c, a.q, before), a.k = rotated_at(c, a.k, before);
+    SN_TRY(m->env->status);
+    if (turns) {
+        SN_TRY(check_tables(c, &a));
+        a.q = rotated_at(c, a.q, before), a.k = rotated_at(c, a.k, before);
+        SN_TRY(m->env->status); /* the cache takes the sizes of the keys */
+    }
     if (total < had) total = had;
     a.k = cached(c, PAST_KEY, a.k, before, total), a.v = cached(c, PAST_VALUE, a.v, before, total);
+    SN_TRY(m->env->status);
     sn_onnx_out(c, 1, a.k);
     sn_onnx_out(c, 2, a.v);
     SN_TRY(read_scale(&a, c, 0));

@@ -39,6 +39,11 @@ static void check(const refusal *r, const char *domain) {
     put_value(&g, GRAPH_INPUT, "k", F32, "3 3");
     put_value(&g, GRAPH_INPUT, "w", F32, "1 1 3 3");
     put_value(&g, GRAPH_INPUT, "cache", F32, "2 3 P 8");
+    put_value(&g, GRAPH_INPUT, "packed", F32, "2 4 48");
+    put_value(&g, GRAPH_INPUT, "past", F32, "2 3 5 8");
+    put_value(&g, GRAPH_INPUT, "longer", F32, "2 3 6 8");
+    put_value(&g, GRAPH_INPUT, "table", F32, "16 4");
+    put_value(&g, GRAPH_INPUT, "empty", F32, "16 0");
     put_i64s(&g, "four", "", (int64_t[]){4}, 1);
     put_i64s(&g, "ids", "2", (int64_t[]){0, 1}, 2);
     put_message(&g, GRAPH_NODE, &n);
@@ -134,4 +139,45 @@ Test(onnx_fused, of_onnxruntime) {
          .why = "activation Clip with 0 parameters"},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) check(&cases[k], "com.microsoft");
+}
+
+/* A size of 0 was divided by, and the sizes of a node that had failed were taken: the process ended. */
+Test(onnx_fused, sizes_that_are_none) {
+    static const struct {
+        const char *operands, *dims;
+        int64_t heads, groups, turns;
+        const char *why;
+    } cases[] = {
+        {"packed - - - - ids four", "1", 2, -1, 0, "2 heads of queries, -1 of keys"},
+        {"x x x - - ids four", "2 4 24", 0, 3, 0, "0 heads of queries, 3 of keys"},
+        {"packed - - - - ids four", "1", 3, 1, 0, "3 heads of queries and 1 of keys and of values in 48 elements"},
+        {"packed - - - - ids four", "1", 3, INT64_MAX, 0, "3 heads of queries and 9223372036854775807 of keys"},
+        {"packed - - - - ids four", "1", INT64_MAX, 1, 0, "9223372036854775807 heads of queries and 1 of keys"},
+        {"x x x past past ids four", "2 4 24", 3, 3, 1, "do_rotary needs operands 8 and 9"},
+        {"x x x - - ids four table", "2 4 24", 3, 3, 1, "do_rotary needs operands 8 and 9"},
+        {"x x x - - ids four table v", "2 4 24", 3, 3, 1, "operands 8 and 9 of rank 2 and 1, not 2"},
+        {"x x x - - ids four empty empty", "2 4 24", 3, 3, 1, "tables of 0 columns"},
+        {"x x x past past ids four table table", "2 4 18", 3, 3, 1,
+         "tables of 4 columns turn twice as many elements, a head has 6"},
+        {"packed x x - - ids four table table", "2 4 18", 3, 3, 1, "a head has 6"},
+        {"x x x - - ids four table k", "2 4 24", 3, 3, 1, "do not broadcast"},
+        {"x x x past past v four table table", "2 1 24", 3, 3, 1, "shape [4] has 4 elements, [2, 1, 1, 1] has 2"},
+        {"x x x v v ids four", "2 4 24", 3, 3, 0, "a cache of shape f32[4]"},
+        {"x x x past longer ids four", "2 4 24", 3, 3, 0, "a cache of 5 keys and 6 values"},
+        {"x x x past - ids four", "2 4 24", 3, 3, 0, "a cache of 5 keys and 0 values"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        refusal r = {"GroupQueryAttention",
+                     cases[k].operands,
+                     cases[k].dims,
+                     {{"num_heads", cases[k].heads}, {"kv_num_heads", cases[k].groups}, {"do_rotary", cases[k].turns}},
+                     NULL,
+                     cases[k].why};
+        check(&r, "com.microsoft");
+    }
+    refusal rotary = {
+        .op = "RotaryEmbedding", .operands = "x ids empty empty", .dims = "1 2 16", .why = "tables of 0 columns"};
+    check(&rotary, "com.microsoft");
+    rotary.operands = "x empty empty";
+    check(&rotary, "");
 }
