@@ -154,6 +154,32 @@ static void build_convolutions(sn_graph *g, unsigned n) {
     sn_output(g, "y", x);
 }
 
+/* n repeats of five steps in a row, each of one kernel, and one operation behind each. */
+static void build_repeats(sn_graph *g, unsigned n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(4096)), w = sn_input(g, "w", SN_F32, SN_LIST(4096));
+    for (unsigned k = 0; k < n; k++) {
+        unsigned loop = sn_repeat_begin(g);
+        sn_node state = sn_repeat_state(g, loop, 0, x), after;
+        sn_node next = sn_add(g, sn_mul(g, state, sn_number_like(g, state, 0.5)), w);
+        sn_repeat_end(&after, g,
+                      &(sn_repeat){.struct_size = sizeof(sn_repeat),
+                                   .loop = loop,
+                                   .steps = 5,
+                                   .n_states = 1,
+                                   .states = &state,
+                                   .after = &next});
+        x = sn_sin(g, after);
+    }
+    sn_output(g, "y", x);
+}
+
+/* n pairs of products of small matrices, all of as many rows. */
+static void build_small(sn_graph *g, unsigned n) {
+    sn_node w = sn_input(g, "w", SN_F32, SN_LIST(2, 2));
+    for (unsigned k = 0; k < n; k++)
+        output(g, "y", k, sn_matmul(g, sn_matmul(g, input(g, "x", k, SN_LIST(256, 2, 2)), w), w));
+}
+
 static const graph_case cases[] = {
     {"add_tree", "inputs", build_add_tree, {256, 1024, 4096, 16384}},
     {"outputs", "outputs", build_outputs, {200, 800, 3200, 12800}},
@@ -161,6 +187,8 @@ static const graph_case cases[] = {
     {"transformer", "layers", build_transformer, {3, 12, 48, 192}},
     {"chain", "products", build_chain, {60, 250, 1000, 4000}},
     {"lstm", "steps", build_lstm, {8, 32, 128, 512}},
+    {"repeats", "repeats", build_repeats, {50, 200, 800, 3200}},
+    {"small", "pairs", build_small, {60, 250, 1000, 4000}},
     {"convolutions", "blocks", build_convolutions, {1, 4, 12, 36}},
 };
 static const char *const targets[] = {"host", "sm_90", "sm_90a"};

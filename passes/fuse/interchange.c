@@ -21,15 +21,24 @@
  * made: the repeat has no `while`, and at least one.
  *
  * Worth it always on a GPU. On a CPU windows that move along the outer loops would be read and stored a vector in a page: there only such
- * as are one for all iterations go along. Inner repeats come first. Cost: linear in the statements of the kernel times its states.
+ * as are one for all iterations go along. Inner repeats come first: all of one depth, then `fuse` once for them. Cost: for each depth that of
+ * `fuse`; for each repeat the statements of its kernel times its states, and one look at the other repeats and the sections of all kernels.
  */
 #include "ir/loop/repeats.h"
 #include "passes/fuse/fuse.h"
 
-#include <string.h>
-
 /* Elements of states for an iteration of the outer loops: more are no registers. A thread of a GPU has four iterations. */
 enum { MOST_ELEMENTS = 64, MOST_ELEMENTS_GPU = 16 };
+
+/* Repeats of one depth that go inside, and what is left to do around their kernels until all have. */
+typedef struct level {
+    bool any;
+    sn_buf *next;    /* by buffer: of a state, what follows it; none: it is no state of them */
+    uint32_t *from;  /* by buffer: of a state, the position of its kernel */
+    uint32_t n_bufs; /* of both lists */
+    uint32_t *into;  /* by section: another one that it joins, not behind it */
+    uint32_t n_sections;
+} level;
 
 typedef struct interchange {
     sn_pass_ctx *cx;
@@ -37,6 +46,7 @@ typedef struct interchange {
     sn_repeat_rec *r;
     sn_kern k;
     uint32_t at; /* of the kernel among all */
+    level *l;
     sn_chain outer;
     sn_stmt body; /* whose region holds a step; none: the kernel itself */
     sn_access_list all;
@@ -226,21 +236,6 @@ static void keep_state(const interchange *in, const sn_carry *c, sn_stmt loop) {
 
 /* ---- what is around it ---- */
 
-/* Those behind the kernel read what it leaves, and not what it began with. */
-static void rename_behind(const interchange *in, const sn_carry *c) {
-    sn_module *m = in->m;
-    for (uint32_t i = in->at + 1; i < m->kernels.n; i++) {
-        bool any = false;
-        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s)) {
-            sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (!r->buf.i || !sn_buf_eq(r->buf, c->state)) continue;
-            r->buf = c->next;
-            any = true;
-        }
-        if (any) sn_kern_collect_params(m, m->kernels.at[i]);
-    }
-}
-
 /* Are two sections inside of the same repeats and branches, but for r? */
 static bool same_place(const interchange *in, uint32_t a, uint32_t b) {
     for (uint32_t i = 0; i < in->m->repeats.n; i++) {
@@ -254,14 +249,10 @@ static bool same_place(const interchange *in, uint32_t a, uint32_t b) {
 
 /* What was in front of the repeat, its kernel and what was behind it are one section, if nothing else begins or ends there. */
 static void join_sections(const interchange *in) {
-    sn_module *m = in->m;
     uint32_t first = in->r->first, behind = in->r->last + 1, into = first;
     if (first && same_place(in, first - 1, first)) into = first - 1;
     bool joins = same_place(in, behind, first);
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
-        if (k->section >= first && (k->section < behind || (joins && k->section == behind))) k->section = into;
-    }
+    for (uint32_t s = first; s < behind + joins && s < in->l->n_sections; s++) in->l->into[s] = into;
 }
 
 static void free_buffer(const interchange *in, sn_buf b) {
@@ -269,8 +260,8 @@ static void free_buffer(const interchange *in, sn_buf b) {
     if (r->scope == SN_BUF_STEP && !is_named_elsewhere(in, b)) r->scope = SN_BUF_TEMP;
 }
 
+/* It has no sections any more, and goes with its level. */
 static void drop_repeat(interchange *in) {
-    sn_module *m = in->m;
     join_sections(in);
     for (uint32_t i = 0; i < in->r->windows.n; i++) {
         free_buffer(in, in->r->windows.at[i].buf);
@@ -280,9 +271,7 @@ static void drop_repeat(interchange *in) {
         free_buffer(in, in->r->carries.at[i].state);
         free_buffer(in, in->r->carries.at[i].next);
     }
-    uint32_t at = (uint32_t)(in->r - m->repeats.at);
-    m->repeats.n--;
-    memmove(in->r, in->r + 1, (m->repeats.n - at) * sizeof *in->r);
+    *in->r = (sn_repeat_rec){.first = 1, .last = 0};
 }
 
 static void apply(interchange *in) {
@@ -292,26 +281,116 @@ static void apply(interchange *in) {
     see_through_windows(in, step);
     fill_loop(in, loop, step);
     for (uint32_t i = 0; i < in->r->carries.n; i++) keep_state(in, &in->r->carries.at[i], loop);
-    for (uint32_t i = 0; i < in->r->carries.n; i++) rename_behind(in, &in->r->carries.at[i]);
+    for (uint32_t i = 0; i < in->r->carries.n; i++) {
+        const sn_carry *c = &in->r->carries.at[i];
+        in->l->next[c->state.i] = c->next;
+        in->l->from[c->state.i] = in->at;
+    }
     drop_repeat(in);
     sn_kern_collect_params(m, in->k);
 }
 
-sn_status sn_pass_interchange(sn_pass_ctx *cx, bool *changed) {
+/* ---- levels ---- */
+
+static bool is_dropped(const sn_repeat_rec *r) { return r->first > r->last; }
+
+/* By repeat: how many others it is inside of. What is inside of one stands behind it in the list. */
+static uint32_t *find_depths(uint32_t *deepest, sn_pass_ctx *cx) {
+    const sn_module *m = cx->m;
+    uint32_t *depth = SN_NEWN(cx->scratch, uint32_t, m->repeats.n + 1);
+    const sn_repeat_rec **around = SN_NEWN(cx->scratch, const sn_repeat_rec *, m->repeats.n + 1);
+    uint32_t n = 0;
+    *deepest = 0;
+    for (uint32_t i = 0; i < m->repeats.n; i++) {
+        const sn_repeat_rec *r = &m->repeats.at[i];
+        while (n && (r->first < around[n - 1]->first || r->last > around[n - 1]->last)) n--;
+        depth[i] = n;
+        if (n > *deepest) *deepest = n;
+        around[n++] = r;
+    }
+    return depth;
+}
+
+static level new_level(sn_pass_ctx *cx) {
+    const sn_module *m = cx->m;
+    level l = {.n_bufs = m->bufs.count};
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        uint32_t section = sn_kern_get(m, m->kernels.at[i])->section;
+        if (section >= l.n_sections) l.n_sections = section + 1;
+    }
+    l.next = SN_NEWN(cx->scratch, sn_buf, l.n_bufs);
+    l.from = SN_NEWN(cx->scratch, uint32_t, l.n_bufs);
+    l.into = SN_NEWN(cx->scratch, uint32_t, l.n_sections);
+    for (uint32_t s = 0; s < l.n_sections; s++) l.into[s] = s;
+    return l;
+}
+
+/* Those behind a kernel read what it leaves, and not what it began with. */
+static void rename_states(sn_module *m, const level *l) {
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        bool any = false;
+        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s)) {
+            sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (r->buf.i >= l->n_bufs || !l->next[r->buf.i].i || i <= l->from[r->buf.i]) continue;
+            r->buf = l->next[r->buf.i];
+            any = true;
+        }
+        if (any) sn_kern_collect_params(m, m->kernels.at[i]);
+    }
+}
+
+static void renumber_sections(sn_module *m, const level *l) {
+    for (uint32_t s = 0; s < l->n_sections; s++) l->into[s] = l->into[l->into[s]];
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
+        k->section = l->into[k->section];
+    }
+}
+
+static void remove_dropped(sn_module *m, uint32_t *depth) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->repeats.n; i++) {
+        if (is_dropped(&m->repeats.at[i])) continue;
+        depth[n] = depth[i];
+        m->repeats.at[n++] = m->repeats.at[i];
+    }
+    m->repeats.n = n;
+}
+
+static sn_status run_level(sn_pass_ctx *cx, uint32_t *depths, uint32_t depth, bool *changed) {
     sn_module *m = cx->m;
-    bool any = false;
+    level l = new_level(cx);
     for (uint32_t i = m->repeats.n; i-- > 0;) {
-        interchange in = {.cx = cx, .m = m, .r = &m->repeats.at[i]};
-        if (in.r->otherwise) continue;
+        interchange in = {.cx = cx, .m = m, .r = &m->repeats.at[i], .l = &l};
+        if (depths[i] != depth || in.r->otherwise) continue;
         const char *why_not = against(&in);
         if (in.k.i)
             sn_remark(cx, sn_kern_get(m, in.k)->name, "%s%s",
                       why_not ? "its repeat stays outside: " : "its repeat goes inside", why_not ? why_not : "");
         if (why_not) continue;
         apply(&in);
-        any = true;
-        SN_TRY(sn_fuse_all(cx, changed));
+        l.any = true;
     }
-    *changed |= any;
-    return m->env->status;
+    if (!l.any) return m->env->status;
+    *changed = true;
+    rename_states(m, &l);
+    renumber_sections(m, &l);
+    remove_dropped(m, depths);
+    return sn_fuse_all(cx, changed);
+}
+
+sn_status sn_pass_interchange(sn_pass_ctx *cx, bool *changed) {
+    uint32_t deepest;
+    if (!cx->m->repeats.n) return SN_OK;
+    uint32_t *depths = find_depths(&deepest, cx);
+    for (uint32_t depth = deepest + 1; depth-- > 0;) {
+        sn_arena scratch;
+        sn_pass_ctx of_level = *cx;
+        sn_arena_init(&scratch, cx->m->env);
+        of_level.scratch = &scratch;
+        sn_status status = run_level(&of_level, depths, depth, changed);
+        sn_arena_free(&scratch);
+        SN_TRY(status);
+    }
+    return cx->m->env->status;
 }

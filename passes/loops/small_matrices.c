@@ -12,8 +12,10 @@
  * Kernels have short rows if what is inside of one of their outer loops is MOST_ELEMENTS results or fewer, of MOST_STEPS terms each at
  * most. Those of as many rows that pass intermediates to one another are a chain; it is written out if two of them or more are products,
  * since one alone is as well off in its class (contract). Legal: iterations of loops are independent, and stay in their order; sums
- * are added up in theirs. Cost: linear in what is written, and kernels squared for the chains.
+ * are added up in theirs. Cost: linear in statements, in what is written, and in the writers of an
+ * intermediate, one but for scatters, times its readers.
  */
+#include "ir/loop/access.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/figures.h"
 
@@ -74,23 +76,30 @@ static small find_rows(sn_pass_ctx *cx, sn_kern k) {
     return found;
 }
 
-/* Does one load what the other stores, and are they of as many rows? */
-static bool pass_on(const sn_pass_ctx *cx, const small *a, sn_kern of_a, const small *b, sn_kern of_b) {
-    const sn_module *m = cx->m;
-    const sn_buf_list *params = &sn_kern_get(m, of_a)->params;
-    if (!a->around.i || !b->around.i || a->rows != b->rows) return false;
-    if (sn_kern_get(m, of_a)->section != sn_kern_get(m, of_b)->section) return false;
-    for (uint32_t i = 0; i < params->n; i++) {
-        sn_buf p = params->at[i];
-        if (sn_buf_get(m, p)->scope == SN_BUF_TEMP && sn_kern_stores(m, of_a, p) && sn_kern_loads(m, of_b, p))
-            return true;
-    }
-    return false;
+static bool may_chain(const sn_module *m, const small *all, uint32_t a, uint32_t b) {
+    if (!all[a].around.i || !all[b].around.i || all[a].rows != all[b].rows) return false;
+    return sn_kern_get(m, m->kernels.at[a])->section == sn_kern_get(m, m->kernels.at[b])->section;
 }
 
 static uint32_t first_of(small *all, uint32_t i) {
     while (all[i].chain != i) i = all[i].chain = all[all[i].chain].chain;
     return i;
+}
+
+/* Who stores an intermediate is of one chain with those behind it that load it and have as many rows. */
+static void find_chains(sn_pass_ctx *cx, small *all) {
+    sn_module *m = cx->m;
+    sn_users users;
+    sn_users_find(&users, m, cx->scratch);
+    for (uint32_t b = 1; b < users.n_bufs; b++) {
+        const sn_user *u = users.user;
+        uint32_t end = users.first[b + 1];
+        if (sn_buf_get(m, (sn_buf){b})->scope != SN_BUF_TEMP) continue;
+        for (uint32_t i = users.first[b]; i < end; i++)
+            for (uint32_t k = i + 1; u[i].stores && k < end; k++)
+                if (u[k].loads && may_chain(m, all, u[i].at, u[k].at))
+                    all[first_of(all, u[k].at)].chain = first_of(all, u[i].at);
+    }
 }
 
 static void write_kernel(sn_pass_ctx *cx, sn_kern k, sn_stmt around) {
@@ -112,10 +121,7 @@ sn_status sn_pass_small_matrices(sn_pass_ctx *cx, bool *changed) {
         products += all[i].product;
     }
     if (products < FEWEST_PRODUCTS) return SN_OK;
-    for (uint32_t b = 0; b < n; b++)
-        for (uint32_t a = 0; a < b; a++)
-            if (pass_on(cx, &all[a], m->kernels.at[a], &all[b], m->kernels.at[b]))
-                all[first_of(all, b)].chain = first_of(all, a);
+    find_chains(cx, all);
     uint32_t *of_chain = SN_NEWN(cx->scratch, uint32_t, n + 1);
     for (uint32_t i = 0; i < n; i++) of_chain[first_of(all, i)] += all[i].product;
     for (uint32_t i = 0; i < n; i++) {
