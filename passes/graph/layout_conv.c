@@ -27,6 +27,7 @@
 #include "ir/graph/conv.h"
 #include "passes/graph/layout.h"
 #include "passes/graph/place.h"
+#include "passes/schedule/figures.h"
 
 #include <string.h>
 
@@ -284,6 +285,8 @@ static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
     pixels *= (double)(whole(line + span - 1, BAND) * BAND);
     int64_t down = phases / across, rows = whole(s->taps / width, down) * down;
     double steps = (double)(rows * across * whole(span * BAND, BAND_STEP));
+    /* Sums of all terms that are longer than tensor cores may add up are refused there. */
+    if (each > 3 && steps * (double)(channels / BAND) > SN_PRODUCT_CHAIN) return 0;
     double results = pixels * (double)s->result[1];
     double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT * each;
     double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS * terms;

@@ -105,17 +105,16 @@ static work work_of(const sn_window *w, const sn_window_patch *p) {
     work o = {0};
     double results = (double)(p->own_planes * p->own_rows * p->own_columns * p->own_lanes);
     double taps = (double)(w->row.taps * w->column.taps), rows = (double)p->row_places * (double)w->steps;
-    int64_t wide = width_of(w, p), own = w->lanes < 0 ? sn_pow2_divisor(p->own_columns) : p->lanes;
+    int64_t wide = width_of(w, p);
     double loads = up((double)p->column_places, w->lanes < 0 ? (double)wide : 1) + (w->lanes < 0 && wide > 1 ? 1 : 0);
     double elements = (double)(p->column_places * p->own_lanes), others = taps * (double)(p->own_lanes * p->own_planes);
-    bool direct = own * w->stored_bytes >= (w->lanes < 0 ? w->cx->target->vector_bytes : SN_SECTOR);
     o.instructions = rows * (loads + elements * (w->element_ops + 1)) + SN_WINDOW_BEGIN;
     o.instructions += (double)w->steps * (taps * results * w->sum_ops + others * w->other_ops);
     o.written = taps * results;
     o.shared = rows * loads * shared_cycles(w, p, wide * w->bytes);
     o.shared += p->weights_pitch ? taps : 0;
     o.regs = SN_OTHER_REGS + results * w->state_bytes / 4 + elements + least(others, SN_WINDOW_SUMS);
-    o.out = direct ? 0 : (double)p->tiles * results * w->state_bytes;
+    o.out = (double)sn_window_out_bytes(w, p);
     return o;
 }
 
@@ -124,13 +123,13 @@ static double count_cycles(const sn_window *w, const sn_window_patch *p) {
     work o = work_of(w, p);
     double turns = up((double)p->tiles, (double)p->threads), threads = (double)p->threads;
     double taps = p->weights_pitch ? (double)(w->row.taps * w->column.taps) : 0;
-    double pieces = (double)(p->lines * p->line), patch = pieces * (double)p->piece * w->bytes;
-    patch += taps * (double)p->weights_pitch * w->bytes;
+    double pieces = (double)(p->lines * p->line), patch = (double)sn_window_patch_bytes(w, p);
     double blocks = (double)p->blocks[0] * (double)p->blocks[1] * (double)p->blocks[2] * (double)p->blocks[3];
     double fit = least(sn_target_blocks(t, (uint64_t)p->threads),
                        (double)(int64_t)(t->shared_bytes / (patch + o.out + SN_SHARED_SYSTEM)));
     fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (up(o.regs, 8) * 8 * threads)));
     if (fit < 1 || o.regs > SN_WINDOW_REGS || o.written > SN_WINDOW_CODE) return 0;
+    if (patch + o.out + SN_SHARED_RESERVED > t->shared_bytes) return 0;
     double results = (double)(p->planes * p->rows * p->columns * p->lanes);
     double rest = results * w->rest_ops + (o.out > 0 ? results / (double)run_of(w, p) * SN_WINDOW_PASS : 0);
     double copies = pieces * (p->lines > 1 ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY);

@@ -41,6 +41,7 @@ typedef struct sn_window {
     uint32_t bytes;            /* of an element of x ... */
     uint32_t state_bytes;      /* ... of all states ... */
     uint32_t stored_bytes;     /* ... of the smallest element that is stored */
+    int64_t store_lanes;       /* neighbours along the columns, or lanes, that all stores take as a vector; 0: none */
     uint32_t element_ops;      /* instructions for an element, where it is loaded ... */
     uint32_t sum_ops;          /* ... for what a tap adds to a sum ... */
     uint32_t other_ops;        /* ... for what the sums of a line share ... */
@@ -87,6 +88,13 @@ int64_t sn_window_places(const sn_window_line *l, int64_t windows);
 int64_t sn_window_plane_stride(sn_window *w, int64_t n);
 /* The patch of a header; false: there is none. */
 bool sn_window_measure(sn_window_patch *out, sn_window *w, const sn_sched *sc);
+/* Lanes of the stores that a thread makes of its own results; 0: they pass through shared memory. Threads store what they have where
+ * each has whole pieces, or neighbours have neighbouring lanes. */
+int64_t sn_window_direct(const sn_window *w, const sn_window_patch *p);
+/* Bytes of shared memory for elements and weights, and for results that pass through it: turns are rounded, and offsets that no thread
+ * stores to have room, as window_bind.c makes it. */
+int64_t sn_window_patch_bytes(const sn_window *w, const sn_window_patch *p);
+int64_t sn_window_out_bytes(const sn_window *w, const sn_window_patch *p);
 /* Does the nest load there what it multiplies elements with, of a place that taps, planes and lanes alone say? */
 bool sn_window_is_weight(const sn_window *w, sn_stmt s);
 /* Outer axes that are planes, as the parts of the number of a plane. Returns how many. */

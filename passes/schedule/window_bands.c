@@ -245,8 +245,14 @@ static int64_t products_of(const sn_window_bands *b) {
     return b->at_hand * b->side * b->blocks * b->w.row.taps * (b->run / sn_mmas[b->mma].k);
 }
 
+/* Threads take turns, which may be more than n. */
+static int64_t in_turns(const sn_window_bands *b, int64_t n) {
+    return sn_window_all_turns(sn_ceil_div(n, b->threads)) * b->threads;
+}
+
 static int64_t bytes_of(const sn_window_bands *b) {
-    return b->at_hand * (b->elements * b->stages + b->weights) * sn_dtype_bytes(b->half);
+    int64_t image = in_turns(b, b->elements / b->piece * b->at_hand) * b->piece;
+    return (image * b->stages + in_turns(b, b->weights * b->at_hand)) * sn_dtype_bytes(b->half);
 }
 
 static bool is_much(const sn_window_bands *b) { return bytes_of(b) > SN_BANDS_BYTES || products_of(b) > SN_BANDS_CODE; }

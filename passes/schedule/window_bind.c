@@ -425,27 +425,6 @@ static int64_t choose_lanes(binding *b) {
     return 1;
 }
 
-/* Threads store what they have where each has whole pieces, or neighbours have neighbouring lanes. */
-static int64_t find_direct(binding *b) {
-    const sn_window_patch *p = &b->p;
-    window_at o = {.r = any_of(b, p->own_rows), .plane = any_of(b, p->own_planes)};
-    bool by_lanes = b->w.lanes >= 0;
-    int64_t most = by_lanes ? p->own_lanes : p->own_columns;
-    if (!by_lanes && p->padded_columns != p->columns) return 0;
-    for (int64_t lanes = b->cx->target->vector_bytes; lanes >= 1; lanes /= 2) {
-        if (most % lanes || (by_lanes && lanes < most)) continue;
-        sn_axis v = lanes_axis(b, lanes);
-        sn_ix own = sn_ix_fma(b->m, lanes, any_of(b, most / lanes), sn_ix_axis(b->m, v)),
-              any = any_of(b, p->own_columns);
-        o.q = by_lanes ? any : own, o.lane = by_lanes ? own : sn_ix_const(b->m, 0);
-        result_at result = own_result(b, &o);
-        bool wide =
-            (by_lanes ? p->lanes : lanes) * b->w.stored_bytes >= (by_lanes ? SN_SECTOR : b->cx->target->vector_bytes);
-        if (wide && all_store_vectors(b, &result, v)) return lanes;
-    }
-    return 0;
-}
-
 /* Does the result exist? */
 static sn_val put_result_mask(binding *b, sn_cursor at, const result_at *o) {
     const sn_window *w = &b->w;
@@ -512,7 +491,7 @@ static void put_windows(binding *b, sn_cursor at) {
     if (turns * p->threads > p->tiles) at = sn_at_end(b->k, sn_put_if(b->m, at, number, sn_ix_const(b->m, p->tiles)));
     sn_ix_unflatten(b->m, number, shape, SN_COUNT(shape), b->own);
     find_width(b);
-    b->direct = find_direct(b);
+    b->direct = sn_window_direct(&b->w, &b->p);
     new_buffers(b);
     put_results(b, at, true);
     sn_cursor in = at;

@@ -262,6 +262,33 @@ static bool has_weights_apart(const sn_window *w) {
     return weights && 2 * w->row.taps * w->column.taps > SN_WINDOW_SUMS;
 }
 
+/* Are all stores of whole vectors of so many lanes, which begin at multiples of that along the axis of lanes or columns? */
+static bool stores_vectors(const sn_window *w, int64_t lanes) {
+    sn_module *m = w->m;
+    sn_axis ax = outer_axis(w, w->lanes < 0 ? w->column.outer : (uint32_t)w->lanes);
+    int64_t n = w->lanes < 0 ? w->column.windows : w->n_lanes, step;
+    sn_axis v = sn_axis_new(m, "v", sn_ix_const(m, lanes));
+    sn_axis whole = sn_axis_new(m, "n", sn_ix_const(m, sn_ceil_div(n, lanes)));
+    sn_ix at = sn_ix_fma(m, lanes, sn_ix_axis(m, whole), sn_ix_axis(m, v));
+    for (sn_stmt s = sn_region_first(m, w->k, w->sh->body); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_stores(r)) continue;
+        const sn_buf_rec *buf = sn_buf_get(m, r->buf);
+        int64_t bytes = lanes * sn_dtype_bytes(buf->dtype);
+        if (bytes > w->cx->target->vector_bytes || bytes > buf->align) return false;
+        sn_ix e = sn_ix_subst(m, r->ix, &ax, &at, 1);
+        if (!sn_ix_coef(m, e, v, &step) || step != 1) return false;
+        if (!sn_ix_is_multiple(m, sn_ix_sub(m, e, sn_ix_axis(m, v)), lanes)) return false;
+    }
+    return true;
+}
+
+static void find_store_lanes(sn_window *w) {
+    for (int64_t lanes = w->cx->target->is_gpu ? w->cx->target->vector_bytes : 0; lanes > 0 && !w->store_lanes;
+         lanes /= 2)
+        if (stores_vectors(w, lanes)) w->store_lanes = lanes;
+}
+
 bool sn_window_find(sn_window *w, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     *w = (sn_window){.cx = cx, .m = cx->m, .k = k, .sh = sh, .nest = &sh->nests[0]};
     *why_not = "it wants one reduction in straight-line code, of buffers that the kernel does not store to";
@@ -278,6 +305,7 @@ bool sn_window_find(sn_window *w, const char **why_not, sn_pass_ctx *cx, sn_kern
     count(w);
     w->weights_apart = has_weights_apart(w);
     w->n_planes = sh->rows / w->row.windows / w->column.windows / w->n_lanes;
+    find_store_lanes(w);
     return true;
 }
 
@@ -414,4 +442,47 @@ bool sn_window_measure(sn_window_patch *p, sn_window *w, const sn_sched *sc) {
     share_among_threads(p, w);
     place_weights(p, w);
     return true;
+}
+
+/* ---- shared memory ---- */
+
+int64_t sn_window_direct(const sn_window *w, const sn_window_patch *p) {
+    bool by_lanes = w->lanes >= 0;
+    int64_t most = by_lanes ? p->own_lanes : p->own_columns, bytes = w->cx->target->vector_bytes;
+    if (!by_lanes && p->padded_columns != p->columns) return 0;
+    for (int64_t lanes = w->store_lanes; lanes >= 1; lanes /= 2) {
+        if (most % lanes || (by_lanes && lanes < most)) continue;
+        if ((by_lanes ? p->lanes : lanes) * w->stored_bytes >= (by_lanes ? SN_SECTOR : bytes)) return lanes;
+    }
+    return 0;
+}
+
+/* Planes that numbers of tiles below n reach: the last turn has some that are none. */
+static int64_t planes_reached(const sn_window_patch *p) {
+    int64_t of_plane = p->tiles / (p->planes / p->own_planes), turns = sn_ceil_div(p->tiles, p->threads);
+    return ((turns * p->threads - 1) / of_plane + 1) * p->own_planes;
+}
+
+int64_t sn_window_patch_bytes(const sn_window *w, const sn_window_patch *p) {
+    int64_t turns = sn_ceil_div(p->lines * p->line, p->threads);
+    int64_t n = sn_window_all_turns(turns) * p->threads * p->piece, reached = 2 * p->piece;
+    reached += p->pitch[SN_WINDOW_ROW] * (sn_window_places(&w->row, p->padded_rows) - 1);
+    reached += p->pitch[SN_WINDOW_COLUMN] * (sn_window_places(&w->column, p->padded_columns) + p->piece - 1);
+    reached += p->pitch[SN_WINDOW_PLANE] * (planes_reached(p) - 1) + p->pitch[SN_WINDOW_LANE] * (p->lanes - 1);
+    for (uint32_t i = SN_WINDOW_STEP; i < SN_WINDOW_PARTS; i++)
+        if (p->pitch[i]) reached += p->pitch[i] * (p->n[i] - 1);
+    int64_t weights = w->row.taps * w->column.taps * p->weights_pitch;
+    return ((reached > n ? reached : n) + weights) * w->bytes;
+}
+
+int64_t sn_window_out_bytes(const sn_window *w, const sn_window_patch *p) {
+    if (sn_window_direct(w, p)) return 0;
+    int64_t of_plane = p->rows * p->columns * p->lanes, results = p->planes * of_plane, planes = planes_reached(p);
+    for (int64_t lanes = 1; lanes <= w->cx->target->vector_bytes / w->stored_bytes && results % lanes == 0;
+         lanes *= 2) {
+        int64_t turns = sn_window_all_turns(sn_ceil_div(results / lanes, p->threads));
+        int64_t reached = (turns * p->threads * lanes - 1) / of_plane + 1;
+        if (reached > planes) planes = reached;
+    }
+    return planes * p->padded_rows * p->padded_columns * p->lanes * w->state_bytes;
 }

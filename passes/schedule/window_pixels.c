@@ -189,7 +189,9 @@ static double products(const sn_window_pixels *p) { return sn_terms_products((ui
 /* Shared memory: images and weights as halves, eight planes of results. */
 static double bytes_of(const sn_window_pixels *p) {
     const sn_window_bands *b = &p->b;
-    double images = (double)(chunks(p) * b->elements * b->stages * p->terms);
+    int64_t image = chunks(p) * b->elements;
+    if (!p->last) image = sn_window_all_turns(sn_ceil_div(image / SN_BAND, b->threads)) * b->threads * SN_BAND;
+    double images = (double)(image * b->stages * p->terms);
     double weights = (double)(chunks(p) * b->weights) * products(p);
     return (images + weights) * sn_dtype_bytes(b->factor) + (double)(SN_BAND * p->sums * sn_dtype_bytes(SN_F32));
 }
