@@ -27,7 +27,7 @@
 #include "ir/graph/conv.h"
 #include "passes/graph/layout.h"
 #include "passes/graph/place.h"
-#include "passes/schedule/figures.h"
+#include "passes/base/constants.h"
 
 #include <string.h>
 

@@ -23,6 +23,8 @@
  * that are written and read.
  */
 #include "passes/schedule/attend_terms.h"
+
+#include "passes/base/constants.h"
 #include "passes/schedule/figures.h"
 
 /* ---- the nest ---- */

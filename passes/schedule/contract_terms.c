@@ -21,6 +21,7 @@
  * 0: nothing depends on what tensor cores do with less. Two terms and three products (`high`) leave an error of 2^-15
  * of a product at most, one term that of bfloat16.
  */
+#include "passes/base/constants.h"
 #include "passes/schedule/contract_bind.h"
 #include "passes/schedule/figures.h"
 

@@ -12,6 +12,7 @@
  */
 #include "passes/schedule/window_pixels.h"
 
+#include "passes/base/constants.h"
 #include "passes/schedule/contract_bind.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
