@@ -159,7 +159,8 @@ static void join_columns(const sn_target *t, const sn_schedule_shape *sh, const 
         sc->block_x *= 2;
 }
 
-/* Blocks that are parts (split_reduction.c) are as many as begin together: they have to have the registers for it. */
+/* Blocks of one reduction that are no more than a multiprocessor may begin together have the registers for it, as those have that are parts
+ * (split_reduction.c). */
 static void begin_together(const sn_target *t, const sn_schedule_shape *sh, sn_sched *sc) {
     int64_t each = sn_ceil_div(blocks_of(sh, sc), t->units), threads = (int64_t)sc->block_x * sc->block_y;
     if (sc->min_blocks || each < 2 || each > SN_SPLIT_COLUMN_BLOCKS) return;
