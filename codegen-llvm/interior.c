@@ -106,17 +106,21 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
 
 /* ---- tests that are known to hold ---- */
 
-/* Weights of odd rows are read by pieces that reach over what is wanted (unaligned.c): positions by which they may. */
+/* Weights of odd rows are read by pieces that reach over what is wanted (unaligned.c): positions by which they may. None where a
+ * test is known already, here or around the loop: nobody has asked that of it. */
 static int64_t wanted_beyond(const sn_gen *g, const sn_stmt_rec *loop) {
     enum { PIECE = 16, HALF = 2 /* what such pieces are read of (is_beside, access.c) */ };
+    int64_t wanted = 0;
     if (!g->gpu || loop->op != SN_LOP_LOOP || g->k->sched.cls != SN_SCHED_INNER) return 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op == SN_LOP_IN && g->known[r->result.i]) return 0;
         if (r->op != SN_LOP_LOAD || !r->has_mask) continue;
+        if (g->known[sn_stmt_mask(r).i]) return 0;
         const sn_buf_rec *b = sn_buf_get(g->m, r->buf);
-        if (!sn_buf_is_local(b) && sn_dtype_bytes(b->dtype) == HALF) return PIECE / HALF - 1;
+        if (!sn_buf_is_local(b) && sn_dtype_bytes(b->dtype) == HALF) wanted = PIECE / HALF - 1;
     }
-    return 0;
+    return wanted;
 }
 
 /* The condition under which all edge tests hold, and would *beyond positions behind the last one; NULL: there are none. Their values are marked. */
@@ -127,7 +131,6 @@ static lv all_hold(int64_t *beyond, sn_gen *g, const sn_stmt_rec *loop) {
     uint32_t n = 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (r->op == SN_LOP_IN && g->known[r->result.i]) *beyond = 0; /* nobody has asked that of it */
         if (g->known[r->result.i] || n == MAX_TESTS || !is_edge_test(g, s, loop, &pair[0], &pair[1])) continue;
         g->known[r->result.i] = SN_GEN_HOLDS;
         bound[n] = r->bound;

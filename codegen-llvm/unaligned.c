@@ -156,6 +156,24 @@ static void load_raw(sn_gen *g, pieces *ps, lv first, lv last) {
     }
 }
 
+/* Each word of the vector is one that came from block[0] or from block[1]. */
+static void join_words(sn_em *em, lv *out, lv *const from[2], LLVMBasicBlockRef block[2], uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        lv phi = LLVMBuildPhi(em->b, em->cg->i32, "");
+        LLVMAddIncoming(phi, (lv[]){from[0][i], from[1][i]}, block, 2);
+        out[i] = phi;
+    }
+}
+
+/* The vector's words unit by unit, in block[1], which goes on to `join`. */
+static void load_units_apart(sn_gen *g, pieces *ps, lv *units, LLVMBasicBlockRef block[2], LLVMBasicBlockRef join) {
+    LLVMPositionBuilderAtEnd(g->em.b, block[1]);
+    load_units(g, ps, units);
+    block[1] = LLVMGetInsertBlock(g->em.b);
+    LLVMBuildBr(g->em.b, join);
+    LLVMPositionBuilderAtEnd(g->em.b, join);
+}
+
 /* The vector's words, from pieces where these are in the storage, else unit by unit. */
 static void load_either(sn_gen *g, pieces *ps, lv in, lv first, lv last) {
     sn_em *em = &g->em;
@@ -168,16 +186,8 @@ static void load_either(sn_gen *g, pieces *ps, lv in, lv first, lv last) {
     move_words(g, ps);
     block[0] = LLVMGetInsertBlock(em->b);
     LLVMBuildBr(em->b, join);
-    LLVMPositionBuilderAtEnd(em->b, block[1]);
-    load_units(g, ps, units);
-    block[1] = LLVMGetInsertBlock(em->b);
-    LLVMBuildBr(em->b, join);
-    LLVMPositionBuilderAtEnd(em->b, join);
-    for (uint32_t i = 0; i < ps->wanted; i++) {
-        lv phi = LLVMBuildPhi(em->b, em->cg->i32, "");
-        LLVMAddIncoming(phi, (lv[]){ps->word[i], units[i]}, block, 2);
-        ps->word[i] = phi;
-    }
+    load_units_apart(g, ps, units, block, join);
+    join_words(em, ps->word, (lv *[]){ps->word, units}, block, ps->wanted);
 }
 
 /* The same on a GPU, whose threads wait at a use and not at a load: pieces are asked for in front of the test, others where it fails, so that
@@ -185,21 +195,14 @@ static void load_either(sn_gen *g, pieces *ps, lv in, lv first, lv last) {
  * for 52 on an H200). */
 static void load_both(sn_gen *g, pieces *ps, lv in, lv first, lv last) {
     sn_em *em = &g->em;
-    lv units[WORDS], other = sn_em_i(em, first, ps->p->head ? 1 : 0); /* the first one that is whole */
+    lv units[WORDS], none[WORDS], other = sn_em_i(em, first, ps->p->head ? 1 : 0); /* the first one that is whole */
     load_raw(g, ps, em_select(em, in, first, other), em_select(em, in, last, other));
     LLVMBasicBlockRef block[2] = {LLVMGetInsertBlock(em->b), sn_em_block(em, "units")};
     LLVMBasicBlockRef join = sn_em_block(em, "vector");
     LLVMBuildCondBr(em->b, in, join, block[1]);
-    LLVMPositionBuilderAtEnd(em->b, block[1]);
-    load_units(g, ps, units);
-    block[1] = LLVMGetInsertBlock(em->b);
-    LLVMBuildBr(em->b, join);
-    LLVMPositionBuilderAtEnd(em->b, join);
-    for (uint32_t i = 0; i < ps->wanted; i++) {
-        lv phi = LLVMBuildPhi(em->b, em->cg->i32, "");
-        LLVMAddIncoming(phi, (lv[]){LLVMGetPoison(em->cg->i32), units[i]}, block, 2);
-        units[i] = phi;
-    }
+    load_units_apart(g, ps, units, block, join);
+    for (uint32_t i = 0; i < ps->wanted; i++) none[i] = LLVMGetPoison(em->cg->i32);
+    join_words(em, units, (lv *[]){none, units}, block, ps->wanted);
     move_words(g, ps);
     for (uint32_t i = 0; i < ps->wanted; i++) ps->word[i] = em_select(em, in, ps->word[i], units[i]);
 }

@@ -117,10 +117,11 @@ static const char *against(interchange *in) {
     sn_module *m = in->m;
     uint32_t first, end, elements = 0;
     sn_repeat_span(&first, &end, m, in->r);
-    if (in->r->flag.i) return "it may end before its last step";
-    if (end != first + 1) return "a step is more than one kernel";
+    if (first == end) return "a step has no kernel";
     in->at = first;
     in->k = m->kernels.at[first];
+    if (in->r->flag.i) return "it may end before its last step";
+    if (end != first + 1) return "a step is more than one kernel";
     if (sn_kern_get(m, in->k)->scheduled || sn_kern_get(m, in->k)->alternative_of.i) return "its schedule stands";
     sn_chain_outer(&in->outer, m, in->k);
     in->body = in->outer.n ? in->outer.at[in->outer.n - 1] : (sn_stmt){0};
