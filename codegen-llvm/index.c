@@ -145,15 +145,49 @@ static lv lane_numbers(sn_gen *g) {
     return LLVMConstVector(all, g->lanes);
 }
 
-static lv value(sn_gen *g, uint32_t id) {
+static lv value_as(sn_gen *g, uint32_t id, sn_dtype to) {
     lv x = g->vals[id];
     if (g->pick >= 0) x = sn_em_lane(&g->em, x, (uint32_t)g->pick);
-    sn_dtype t = sn_val_get(g->m, (sn_val){id})->dtype;
-    return sn_math_cast(&g->em, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, t, x);
+    return sn_math_cast(&g->em, to, sn_val_get(g->m, (sn_val){id})->dtype, x);
+}
+
+static sn_dtype index_type(const sn_gen *g) { return g->index == g->em.cg->i64 ? SN_I64 : SN_I32; }
+
+static lv value(sn_gen *g, uint32_t id) { return value_as(g, id, index_type(g)); }
+
+static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
+
+static bool fits_by_type(sn_dtype t) { return sn_dtype_bytes(t) < 4 || t == SN_I32; }
+
+/* Numbers and values of 64 bits, the smaller and larger of which are taken. */
+static bool is_choice(const sn_gen *g, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(g->m, e);
+    int64_t c;
+    if (r->kind == SN_IX_MIN || r->kind == SN_IX_MAX) return is_choice(g, r->a) && is_choice(g, r->b);
+    return r->kind == SN_IX_VAL || sn_ix_is_const(g->m, e, &c);
+}
+
+/* Does it bring values of 64 bits, as positions that are looked up are, between numbers of 32? */
+static bool is_clamped(const sn_gen *g, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(g->m, e);
+    bool chosen = r->kind == SN_IX_MIN || r->kind == SN_IX_MAX;
+    return chosen && fits(sn_ix_range(g->m, e), 1) && sn_ix_uses_vals(g->m, e) && is_choice(g, e);
+}
+
+/* The same in 64 bits. */
+static lv choice(sn_gen *g, sn_ix e) {
+    const sn_ix_rec *r = sn_ix_get(g->m, e);
+    if (r->kind == SN_IX_VAL) return value_as(g, r->id, SN_I64);
+    if (r->kind == SN_IX_SUM) return sn_em_ci(g->em.cg->i64, sn_ix_value(g->m, e));
+    lv in[2] = {choice(g, r->a), choice(g, r->b)};
+    sn_em_unify(&g->em, in, 2);
+    lv less = em_icmp(&g->em, r->kind == SN_IX_MIN ? LLVMIntSLT : LLVMIntSGT, in[0], in[1]);
+    return em_select(&g->em, less, in[0], in[1]);
 }
 
 static lv emit(sn_gen *g, sn_ix e) {
     const sn_ix_rec *r = sn_ix_get(g->m, e);
+    if (is_clamped(g, e)) return sn_math_cast(&g->em, index_type(g), SN_I64, choice(g, e));
     switch (r->kind) {
     case SN_IX_SUM: return sum(g, e);
     case SN_IX_AXIS:
@@ -196,8 +230,6 @@ bool sn_gen_in_uniform(sn_gen *g, sn_ix e, sn_ix bound) {
     return sn_ix_is_multiple(g->m, rest, g->lanes) && sn_ix_is_multiple(g->m, bound, g->lanes);
 }
 
-static bool fits(sn_range r, int64_t scale) { return r.lo >= INT32_MIN / scale && r.hi <= INT32_MAX / scale; }
-
 /* Where e is below the bound anyway: is it negative? Its constant goes to the other side, so that tests of one number by
  * different constants (elements of a tile that a mask cuts) are a comparison each. NULL: not so. */
 static lv one_sided(sn_gen *g, sn_ix e, sn_ix bound) {
@@ -232,13 +264,12 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
 
 /* ---- width ---- */
 
-static bool fits_by_type(sn_dtype t) { return sn_dtype_bytes(t) < 4 || t == SN_I32; }
-
 /* Does e with all parts that a division or comparison reads fit in 32 bits? Sums may wrap on the way. A value fits by
- * its dtype, the smaller or larger of two numbers when both do. */
+ * its dtype, the smaller or larger of two numbers when both do, or it is between numbers that fit. */
 static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
     const sn_ix_rec *whole = sn_ix_get(g->m, e);
     bool chosen = whole->kind == SN_IX_MIN || whole->kind == SN_IX_MAX;
+    if (scale == 1 && is_clamped(g, e)) return true;
     if (scale == 1 && whole->kind == SN_IX_VAL) return fits_by_type(sn_val_get(g->m, (sn_val){whole->id})->dtype);
     if (!(chosen && scale == 1) && !fits(sn_ix_range(g->m, e), scale)) return false;
     const sn_ix_term *terms;
@@ -248,7 +279,7 @@ static bool narrow(sn_gen *g, sn_ix e, int64_t scale) {
     for (uint32_t i = 0; i < n; i++) {
         const sn_ix_rec *r = sn_ix_get(g->m, terms[i].atom);
         bool pair = r->kind == SN_IX_DIV || r->kind == SN_IX_MOD || r->kind == SN_IX_MIN || r->kind == SN_IX_MAX;
-        if (pair && !(narrow(g, r->a, 1) && narrow(g, r->b, 1))) return false;
+        if (pair && !is_clamped(g, terms[i].atom) && !(narrow(g, r->a, 1) && narrow(g, r->b, 1))) return false;
     }
     return true;
 }

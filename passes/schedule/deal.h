@@ -45,4 +45,18 @@ bool sn_schedule_find_deal(sn_schedule_deal *out, sn_pass_ctx *cx, sn_kern k, co
 /* With blocks of so many elements and threads, and loads of so many elements. */
 void sn_schedule_size_deal(sn_schedule_deal *d, int64_t block, int64_t piece, uint32_t threads);
 
+/* A block's part of the result as it stands in shared memory, from element `front` on, and the body that makes the result of it. */
+typedef struct sn_schedule_dealt {
+    sn_pass_ctx *cx;
+    sn_kern k;
+    const sn_schedule_shape *sh;
+    sn_buf shared;
+    sn_ix g;                     /* number of the block */
+    sn_val top;                  /* what the body has of it */
+    int64_t front, block, total; /* elements: in front of it, of a block, of the result */
+    uint32_t stored, threads;    /* bytes of the largest element that is stored */
+} sn_schedule_dealt;
+
+void sn_schedule_put_dealt(const sn_schedule_dealt *b, sn_stmt into, sn_stmt_vec *body);
+
 #endif

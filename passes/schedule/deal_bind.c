@@ -207,75 +207,7 @@ static void put_parts(deal *b, sn_stmt into) {
         if (!parts[i].single) put_rest(b, i, into, t);
 }
 
-/* ---- the rest of the body ---- */
-
-/* What made the parts one goes: whatever nobody reads any more. */
-static void drop_unread(deal *b, sn_stmt_vec *body) {
-    sn_module *m = b->m;
-    for (uint32_t i = body->n; i-- > 0;) {
-        const sn_stmt_rec *r = sn_stmt_get(m, body->at[i]);
-        bool read = r->op == SN_LOP_STORE;
-        for (uint32_t k = i + 1; k < body->n && !read; k++) {
-            const sn_stmt_rec *user = sn_stmt_get(m, body->at[k]);
-            for (uint32_t n = 0; n < user->n_in; n++) read |= user->in[n].i == r->result.i;
-        }
-        if (read) continue;
-        for (uint32_t k = i; k + 1 < body->n; k++) body->at[k] = body->at[k + 1];
-        body->n--;
-    }
-}
-
-/* The body at number `at` of the block's result. Its statements are used up. */
-static void put_body(deal *b, sn_stmt into, sn_stmt_vec *body, sn_val top, sn_ix at) {
-    sn_module *m = b->m;
-    sn_cursor end = sn_at_end(b->k, into);
-    sn_val x = sn_put_cast(m, end, sn_val_get(m, top)->dtype, sn_put_load(m, end, b->shared, at));
-    for (uint32_t i = 0; i < body->n; i++) sn_stmt_insert(m, end, body->at[i]);
-    sn_val_replace(m, b->k, top, x);
-    for (uint32_t i = 0; i < body->n; i++) sn_stmt_unlink(m, body->at[i]);
-    drop_unread(b, body);
-    for (uint32_t i = 0; i < body->n; i++) sn_stmt_insert(m, end, body->at[i]);
-    sn_schedule_subst_outer(b->cx, body, b->sh, sn_ix_fma(m, b->d.block, b->g, at));
-}
-
-static uint32_t position_of(const deal *b, const sn_stmt_vec *body, sn_val v) {
-    uint32_t i = 0;
-    while (body->at[i].i != sn_val_get(b->m, v)->def.i) i++;
-    return i;
-}
-
-/* The last elements of the result, where these are no whole vector. */
-static void put_tail(deal *b, sn_stmt threads, sn_ix t, sn_stmt_vec *body, sn_val top, int64_t v) {
-    sn_module *m = b->m;
-    const sn_schedule_deal *d = &b->d;
-    int64_t whole = d->total / v * v, last = whole / d->block;
-    sn_stmt into = threads;
-    if (last) into = sn_put_if(m, sn_at_end(b->k, into), sn_ix_addc(m, b->g, -last), sn_ix_const(m, 1));
-    into = sn_put_if(m, sn_at_end(b->k, into), t, sn_ix_const(m, d->total - whole));
-    sn_ix at = sn_ix_min(m, sn_ix_addc(m, t, whole - last * d->block), sn_ix_const(m, d->block - 1));
-    put_body(b, into, body, top, at);
-}
-
-static void put_result(deal *b, sn_stmt into, sn_stmt_vec *body) {
-    sn_module *m = b->m;
-    const sn_schedule_deal *d = &b->d;
-    int64_t v = b->cx->target->vector_bytes / d->stored, tail = d->total % v;
-    uint32_t top = position_of(b, body, d->top);
-    sn_stmt_vec rest = {0};
-    if (tail) rest = sn_schedule_copy_body(b->cx, b->k, body);
-    sn_ix t = sn_open_loop_in(b->m, b->k, &into, "t", d->threads, SN_AXIS_BLOCK_X);
-    sn_stmt threads = into;
-    if (d->total >= v) {
-        sn_ix u = sn_open_loop_in(b->m, b->k, &into, "u", d->block / (v * d->threads), SN_AXIS_UNROLL);
-        sn_ix at = sn_ix_fma(m, d->threads * v, u, sn_ix_scale(m, t, v));
-        if (d->total % d->block)
-            into =
-                sn_put_if(m, sn_at_end(b->k, into), sn_ix_fma(m, d->block, b->g, at), sn_ix_const(m, d->total / v * v));
-        sn_ix lane = sn_open_loop_in(b->m, b->k, &into, "v", v, SN_AXIS_VECTOR);
-        put_body(b, into, body, d->top, sn_ix_add(m, at, lane));
-    }
-    if (tail) put_tail(b, threads, t, &rest, sn_stmt_get(m, rest.at[top])->result, v);
-}
+/* ---- all of it ---- */
 
 static sn_buf new_buffer(deal *b, const char *what, uint32_t i, sn_buf_scope scope, int64_t own, int64_t copies) {
     const char *name = sn_strf(&b->m->arena, "%s_%s%u", sn_kern_get(b->m, b->k)->name, what, i);
@@ -299,5 +231,15 @@ void sn_schedule_deal_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     for (uint32_t i = 0; i < d->n; i++) find_ends(&b, i);
     if (d->fills) put_fill(&b, into);
     put_parts(&b, into);
-    put_result(&b, into, &body);
+    sn_schedule_dealt all = {.cx = cx,
+                             .k = k,
+                             .sh = sh,
+                             .shared = b.shared,
+                             .g = b.g,
+                             .top = d->top,
+                             .block = d->block,
+                             .total = d->total,
+                             .stored = d->stored,
+                             .threads = d->threads};
+    sn_schedule_put_dealt(&all, into, &body);
 }
