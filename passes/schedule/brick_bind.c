@@ -414,6 +414,8 @@ static void cut_run(brick *b, words *w, const sn_stmt_vec *body) {
     sn_ix phase = sn_ix_modc(b->m, start_of_stores(b, body, at), b->v);
     if (w->n_run < 2 || w->n_alike < w->n_runs || !sn_ix_is_const(b->m, phase, &zero) || zero) return;
     while (inner * part < LEAST * b->v && side % (2 * part) == 0) part *= 2;
+    int64_t whole = b->unit / sn_schedule_gcd(inner, b->unit);
+    if (whole > part && side % whole == 0 && side / whole * SN_WARP >= b->threads) part = whole;
     if (side % part || part == side) return;
     w->parts = side / part;
     w->part = part;
@@ -496,6 +498,33 @@ static void enter_run(brick *b, const words *w, word_lanes *l, sn_ix x, sn_ix *a
     in[w->stepped] = inside(m, sn_ix_fma(m, b->v, sn_ix_divc(m, within, alike), l->q), side);
 }
 
+/* Runs of several long rows, whose words are found each for itself: few of them have elements of two rows. */
+static bool stays_in_row(const brick *b, const words *w) {
+    enum { WARPS = 2 };
+    return w->n_run > 1 && w->parts == 1 && b->sides[w->run[0]] >= WARPS * SN_WARP * b->v;
+}
+
+/* The word of element e, which goes to `first`; `stays`: all of it is in one row of the run. */
+static void put_word(brick *b, const words *w, sn_stmt into, const sn_stmt_vec *body, sn_ix first, sn_ix e, sn_ix *at,
+                     sn_ix *in, bool stays) {
+    sn_module *m = b->m;
+    sn_ix lane = sn_open_loop_in(m, b->k, &into, "v", b->v, SN_AXIS_VECTOR);
+    if (stays) {
+        uint32_t p = w->run[0];
+        take_apart(b, w->run, w->n_run, e, at);
+        take_apart(b, w->run, w->n_run, e, in);
+        at[p] = sn_ix_add(m, at[p], lane);
+        in[p] = sn_ix_add(m, inside(m, in[p], b->sides[p] - b->v + 1), lane);
+    } else {
+        step_apart(b, w, e, lane, at);
+        step_apart(b, w, e, lane, in);
+    }
+    put_element(b, into, body, at, in);
+    for (uint32_t k = 0; k < body->n; k++)
+        if (sn_stmt_get(m, body->at[k])->op == SN_LOP_STORE)
+            sn_stmt_get(m, body->at[k])->ix = sn_ix_add(m, first, lane);
+}
+
 /* All words of which the run has no more than a part left out; what comes from run to run is found once. */
 static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, bool masked) {
     sn_module *m = b->m;
@@ -516,13 +545,18 @@ static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, 
     sn_ix first = sn_ix_scale(m, word, b->v);
     sn_val mask = masked ? put_mask(b, l.into, at, w.runs, w.n_runs, (sn_val){0}) : (sn_val){0};
     sn_stmt masks = l.into;
-    sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", b->v, SN_AXIS_VECTOR);
-    step_apart(b, &w, e, lane, at);
-    step_apart(b, &w, e, lane, in);
-    put_element(b, l.into, body, at, in);
-    for (uint32_t k = 0; k < body->n; k++)
-        if (sn_stmt_get(m, body->at[k])->op == SN_LOP_STORE)
-            sn_stmt_get(m, body->at[k])->ix = sn_ix_add(m, first, lane);
+    if (stays_in_row(b, &w)) {
+        sn_stmt_vec rest = sn_schedule_copy_body(b->cx, b->k, body);
+        int64_t row = b->sides[w.run[0]], whole = row - b->v + 1;
+        sn_ix from = sn_ix_modc(m, e, row);
+        put_word(b, &w, sn_put_if(m, sn_at_end(b->k, masks), from, sn_ix_const(m, whole)), body, first, e, at, in,
+                 true);
+        from = sn_ix_addc(m, from, -whole);
+        sn_stmt end = sn_put_if(m, sn_at_end(b->k, masks), from, sn_ix_const(m, b->v - 1));
+        put_word(b, &w, end, &rest, first, e, at, in, false);
+    } else {
+        put_word(b, &w, l.into, body, first, e, at, in, false);
+    }
     if (mask.i) sn_mask_accesses(b->cx, b->k, masks, mask, true);
 }
 

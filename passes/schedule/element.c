@@ -226,10 +226,12 @@ static uint32_t runs_vector(const sn_pass_ctx *cx, const sn_schedule_shape *sh, 
     if (!sn_runs_find(&runs, m, sh->body, cx->scratch)) return 0;
     int64_t row = sn_last_outer_extent(cx, sh);
     uint32_t widest = cx->target->vector_bytes, v = sn_least(widest, cx->target->io_align) / runs.stored;
+    bool narrower = has_narrower(cx, sh, fl, runs.bytes);
+    if (narrower) v = sn_least(v, sn_pow2_divisor(row));
     uint32_t cuts = sh->outer.n > 1 || runs.ends.n ? count_cuts(m, &runs, sn_stmt_axis(m, sh->body), row) : 0;
     if (v < 2 || v * runs.bytes < SN_RUNS_BYTES || !stores_vectors(m, sh, v, widest)) return 0;
-    if (has_narrower(cx, sh, fl, runs.bytes)) return 0;
     if (cuts == UINT32_MAX || has_aligned_pieces(m, sh, &runs, v, row, widest)) return 0;
+    if (narrower) return runs.ends.n || runs.most >= SN_RUNS_WIDE ? 0 : v;
     return runs_pay(cx, sh, fl, &runs, v, cuts) ? v : 0;
 }
 
@@ -408,7 +410,8 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
     if (by_runs) {
         sc->vector = by_runs;
         sc->runs = true;
-        if (!sc->unroll) sc->unroll = 1; /* what a run loads is awaited before the next one */
+        bool several = sc->vector * fl->stored == cx->target->vector_bytes;
+        if (!sc->unroll && several) sc->unroll = 1; /* what a run loads is awaited before the next one */
     } else if (!sc->vector) {
         bool nests =
             sh->n_nests && sh->all_perfect; /* else a thread goes through its loops by itself, with all lanes */
