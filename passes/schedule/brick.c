@@ -506,6 +506,14 @@ static bool tile_begins_sectors(const sn_schedule_brick *b, const sn_schedule_wa
     return true;
 }
 
+/* The same of squares of bytes and halves, of which each is much work: do they leave hardly any lane without an element? */
+static bool fills_squares(const sn_schedule_brick *b, int64_t extent) {
+    enum { FULL_ENOUGH = 95, PERCENT = 100 };
+    int64_t whole = sn_pow2_ceil(extent), side = 2 * SN_LINE / b->widest;
+    if (whole < side) side = whole;
+    return extent * PERCENT >= sn_ceil_div(extent, side) * side * FULL_ENOUGH;
+}
+
 /* Do the widest accesses begin all rows that class tile stores, with eight lanes? */
 static bool stores_wide(const sn_schedule_brick *b) {
     enum { LANES = 8 };
@@ -526,7 +534,9 @@ static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w)
     bool narrow = b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD;
     if (whole > 1 && whole * b->widest >= SN_TILE_WORD)
         return sectors || whole * b->widest >= (narrow ? SN_BRICK_NARROW_VECTOR : SN_BRICK_VECTOR);
-    if (narrow) return side >= SN_TILE_LEAST_SIDE && stores_wide(b) && b->sides[w->at[0]] < b->extents[w->at[0]];
+    if (narrow)
+        return side >= SN_TILE_LEAST_SIDE && stores_wide(b) && fills_squares(b, stored) &&
+               b->sides[w->at[0]] < b->extents[w->at[0]];
     return side >= SN_TILE_SMALL_AXIS && sectors;
 }
 

@@ -93,15 +93,22 @@ bool sn_schedule_deal_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_ker
 /* Pieces that a row has a part of, at most. */
 static int64_t pieces_of(const looked_up *l, int64_t piece) { return (l->row + piece - 2) / piece + 1; }
 
-/* Rows that begin with an aligned piece are loaded as they are, and of long ones few end inside of vectors. */
+/* Rows that words begin are lines of these. Bytes take an instruction each on their way, which pays where lanes of class element would have
+ * several runs in each vector; and of long rows of halves few end inside of vectors. */
 static bool pays(sn_pass_ctx *cx, const looked_up *l) {
     sn_module *m = cx->m;
-    int64_t bytes = l->row * l->bytes;
-    if (l->bytes >= SN_TILE_WORD || bytes < SN_TILE_WORD || bytes > SN_DEAL_ROW) return false;
-    if (sn_ix_is_multiple(m, l->start, SN_DEAL_PIECE / l->bytes) && l->row * l->bytes % SN_DEAL_PIECE == 0)
-        return false;
+    int64_t bytes = l->row * l->bytes, most = l->bytes == 1 ? cx->target->vector_bytes - 1 : SN_DEAL_ROW;
+    if (l->bytes >= SN_TILE_WORD || l->row < 2 || bytes > most) return false;
+    if (sn_ix_is_multiple(m, l->start, SN_TILE_WORD / l->bytes) && bytes % SN_TILE_WORD == 0) return false;
     if (l->rows * bytes < (int64_t)SN_DEAL_BLOCK * cx->target->units * SN_DEAL_BLOCKS) return false;
     return l->rows * l->row <= INT32_MAX / l->stored && sn_buf_bytes(m, l->buf) <= INT32_MAX;
+}
+
+/* As narrow as leaves no more of them. */
+static uint32_t choose_piece(const looked_up *l) {
+    uint32_t v = SN_DEAL_PIECE / l->bytes;
+    while (v > 1 && pieces_of(l, v / 2) == pieces_of(l, v)) v /= 2;
+    return v;
 }
 
 /* Rows of a block: whole sectors, as many as its threads have pieces of at a time. */
@@ -122,7 +129,7 @@ sn_status sn_schedule_deal_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx, 
     if (pinned->cls == SN_SCHED_NONE && !pays(cx, &l)) return SN_OK;
     sc.cls = SN_SCHED_DEAL;
     if (!sc.block_x) sc.block_x = SN_DEAL_THREADS;
-    if (!sc.vector) sc.vector = SN_DEAL_PIECE / l.bytes > 1 ? SN_DEAL_PIECE / l.bytes : 1;
+    if (!sc.vector) sc.vector = choose_piece(&l);
     if (!sc.tile_m) sc.tile_m = (uint32_t)rows_of_block(&l, &sc);
     sc.block_y = 1;
     if (!sc.min_blocks) sc.min_blocks = SN_DEAL_RESIDENT * SN_DEAL_THREADS / sc.block_x;

@@ -181,6 +181,19 @@ static bool bytes_again(const sn_schedule_shape *sh, uint32_t v, uint32_t cuts, 
     return 2 * (int64_t)v * cuts <= row && sh->instructions * again <= SN_RUNS_AGAIN * TOGETHER * row;
 }
 
+/* Arithmetic on bytes most of which are whole vectors: lanes that each ask for the few others take less time than runs, which compute all of it
+ * again for each row. */
+static bool has_few_others(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, uint32_t v) {
+    sn_module *m = cx->m;
+    bool few = fl->packed && fl->not_flat && fl->flat > fl->not_flat;
+    for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i && few; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->op != SN_LOP_LOAD || !sn_schedule_walks_all(m, sh, r->ix)) continue;
+        few = sn_ix_get(m, r->ix)->c0 % v == 0 && sn_buf_get(m, r->buf)->align >= v;
+    }
+    return few;
+}
+
 /* Each run of a vector computes all lanes: is there so little to compute that it is worth it? Where vectors cross the ends of rows
  * anyway, four lanes or two, as there are of wide elements, are no more instructions than a run. */
 static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, const sn_runs *runs,
@@ -195,6 +208,7 @@ static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const f
     if (simple) return true;
     /* Vectors of whole rows' parts are narrower, but compute nothing twice. */
     if (!crosses && sn_pow2_divisor(row) * runs->bytes >= SN_WIDE_ENOUGH) return false;
+    if (crosses && has_few_others(cx, sh, fl, v)) return false;
     if (crosses && runs->most == 1) return bytes_again(sh, v, cuts, row);
     return crosses ? sh->instructions * warp <= SN_RUNS_AGAIN * row : is_short(sh);
 }
