@@ -159,7 +159,7 @@ static bool comes_once(sn_module *m, const sn_stmt_rec *load) {
 /* Lanes that are neighbours, where the offset counts groups of them: `4*(row of lane div 4) + lane mod 4`. At least 1. */
 static uint32_t group_of(sn_gen *g, const access *a) {
     uint32_t n = g->lanes & -g->lanes, bytes = sn_dtype_bytes(a->b->dtype);
-    if (!g->gpu || a->b->scope == SN_BUF_REG || is_posted(g, a) || a->b->swizzle) return 1;
+    if (!g->gpu || sn_buf_is_private(a->b) || is_posted(g, a) || a->b->swizzle) return 1;
     while (n > 1 && (n * bytes > a->b->align || n * bytes > g->em.cg->target->vector_bytes)) n /= 2;
     for (uint32_t i = 0; i < g->lanes && n > 1; i++) {
         sn_ix first = at_lane(g, a->e, i & -n);

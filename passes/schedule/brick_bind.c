@@ -429,14 +429,10 @@ static sn_ix from_zero(sn_module *m, sn_ix e, int64_t most) {
     return sn_ix_divc(m, sn_ix_addc(m, e, most), most);
 }
 
-/* Which iterations of the loops of a run its element e + lane is: those of e, and the lanes that go over the end of a loop. Rows of an even length
- * have both lanes of a pair, or none. */
+/* Which iterations of the loops of a run its element e + lane is: those of e, and the lanes that go over the end of a loop. */
 static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at) {
-    enum { PAIR = 2 };
     sn_module *m = b->m;
     sn_ix more = lane, part = w->parts > 1 ? at[w->run[w->n_run - 1]] : sn_ix_const(m, 0);
-    bool pairs = w->n_run > 1 && b->sides[w->run[0]] % PAIR == 0 && sn_ix_is_multiple(m, e, PAIR);
-    if (pairs) more = sn_ix_scale(m, sn_ix_divc(m, lane, PAIR), PAIR);
     take_apart(b, w->run, w->n_run, e, at);
     for (uint32_t k = 0; k < w->n_run; k++) {
         sn_ix *d = &at[w->run[k]], sum = sn_ix_add(m, *d, more);
@@ -444,7 +440,6 @@ static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at)
         if (k + 1 < w->n_run) {
             more = sn_ix_divc(m, sum, n);
             *d = sn_ix_modc(m, sum, n);
-            if (pairs && !k) *d = sn_ix_add(m, inside(m, *d, n - 1), sn_ix_modc(m, lane, PAIR));
         } else {
             *d = sn_ix_add(m, part, inside(m, sum, w->parts > 1 ? w->part : n));
         }

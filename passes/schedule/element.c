@@ -182,10 +182,11 @@ static bool bytes_again(const sn_schedule_shape *sh, uint32_t v, uint32_t cuts, 
 }
 
 /* Arithmetic on bytes most of which are whole vectors: lanes that each ask for the few others take less time than runs, which compute all of it
- * again for each row. */
+ * again for each row, if every other warp has an end of one. */
 static bool has_few_others(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, uint32_t v) {
     sn_module *m = cx->m;
     bool few = fl->packed && fl->not_flat && fl->flat > fl->not_flat;
+    few &= sn_last_outer_extent(cx, sh) <= 2 * (int64_t)SN_WARP * v;
     for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i && few; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_LOAD || !sn_schedule_walks_all(m, sh, r->ix)) continue;
