@@ -299,7 +299,8 @@ static bool turns_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_
         across |= !inside && goes_along_loop(mt, cx->m, &in_b->at[j], 0, mt->shared);
         if (inside) sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(cx->m, in_b->at[j].buf)->dtype));
     }
-    return along && across && row * bytes > SN_FLAT_ODD_ROW;
+    int64_t room = (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2;
+    return along && across && row * bytes > room / (2 * SN_FLAT_SIDE);
 }
 
 /* Does the sum wait for a maximum alone? Then both are made in one reading (online-softmax). */

@@ -32,6 +32,7 @@ typedef struct look {
     sn_pass_ctx *cx;
     sn_module *m;
     const sn_schedule_shape *sh;
+    sn_chain outer;
     uint32_t prefix; /* outer loops that count groups */
     int64_t extents[SN_MAX_CHAIN];
 } look;
@@ -62,7 +63,7 @@ static bool find_start(part *p, look *l, sn_ix e, const sn_chain *nest) {
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix zeros[2 * SN_MAX_CHAIN];
     uint32_t n = 0;
-    for (uint32_t k = 0; k < l->sh->outer.n; k++) axes[n++] = sn_stmt_axis(l->m, l->sh->outer.at[k]);
+    for (uint32_t k = 0; k < l->outer.n; k++) axes[n++] = sn_stmt_axis(l->m, l->outer.at[k]);
     for (uint32_t k = 0; k < nest->n; k++) axes[n++] = sn_stmt_axis(l->m, nest->at[k]);
     for (uint32_t k = 0; k < n; k++) zeros[k] = sn_ix_const(l->m, 0);
     if (!sn_ix_is_const(l->m, sn_ix_subst(l->m, e, axes, zeros, n), &p->is.base)) return false;
@@ -75,7 +76,7 @@ static bool find_groups(part *p, look *l, sn_ix e) {
     int64_t c, stride = 0;
     p->in_order = true;
     for (uint32_t k = l->prefix; k-- > 0;) {
-        if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), &c) || c < 0) return false;
+        if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->outer.at[k]), &c) || c < 0) return false;
         p->is.others[k] = c;
         if (l->extents[k] == 1) continue;
         if (!stride && !c) return false; /* groups that have the same elements */
@@ -86,19 +87,38 @@ static bool find_groups(part *p, look *l, sn_ix e) {
     return p->is.group > 0;
 }
 
+/* Do the axes with strides below a group's count all of its elements in a line, side by side? They leave the list, in which those that
+ * count lines stay. */
+static bool take_cell(sn_schedule_flat_buf *is) {
+    int64_t cell = 1;
+    for (uint32_t k = 0; k < is->n_axes;) {
+        if (is->strides[k] != cell || cell == is->group) {
+            k++;
+            continue;
+        }
+        cell *= is->extents[k];
+        is->n_axes--;
+        for (uint32_t i = k; i < is->n_axes; i++)
+            is->strides[i] = is->strides[i + 1], is->extents[i] = is->extents[i + 1];
+        k = 0;
+    }
+    return cell == is->group;
+}
+
 /* Groups of a piece are apart from each other; those of lines are neighbours in lines that are apart. */
 static void find_part(part *p, look *l, sn_ix e, const sn_chain *nest) {
     *p = (part){.is = {.count = 1}, .fits = true};
     p->fits = !sn_ix_uses_vals(l->m, e) && find_start(p, l, e, nest) && find_groups(p, l, e);
-    for (uint32_t k = l->prefix; k < l->sh->outer.n; k++)
-        add_axis(p, l, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), l->extents[k], false);
+    for (uint32_t k = l->prefix; k < l->outer.n; k++)
+        add_axis(p, l, e, sn_stmt_axis(l->m, l->outer.at[k]), l->extents[k], false);
     for (uint32_t k = 0; k < nest->n; k++)
         add_axis(p, l, e, sn_stmt_axis(l->m, nest->at[k]), sn_ix_value(l->m, sn_stmt_extent(l->m, nest->at[k])), true);
     if (!p->fits || !p->walks) return;
     p->is.reach = p->high - p->is.base + 1;
     if (p->in_order && p->is.reach <= p->is.group) return;
-    p->is.lines = p->is.group == 1;
-    for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= l->extents[l->prefix - 1];
+    int64_t line = sn_mul_clamped(p->is.group, l->extents[l->prefix - 1]);
+    p->is.lines = take_cell(&p->is);
+    for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= line;
     p->fits = p->is.lines;
 }
 
@@ -146,7 +166,7 @@ static void drop(sn_schedule_flat *f, sn_buf b) {
 /* Has every group the same elements, as weights of a norm are? Those come from a cache. */
 static bool is_shared(const look *l, sn_ix e) {
     for (uint32_t k = 0; k < l->prefix; k++)
-        if (l->extents[k] > 1 && sn_ix_uses_axis(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]))) return false;
+        if (l->extents[k] > 1 && sn_ix_uses_axis(l->m, e, sn_stmt_axis(l->m, l->outer.at[k]))) return false;
     return !sn_ix_uses_vals(l->m, e);
 }
 
@@ -257,8 +277,8 @@ static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
 
 /* Elements of a copy: whole 16 bytes, as far as bases and strides are multiples. */
 static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_schedule_flat_buf *b) {
-    uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype), wide = sn_widest(l->cx, size);
-    uint32_t whole = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / size;
+    uint32_t wide = sn_widest(l->cx, b->size);
+    uint32_t whole = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / b->size;
     if (wide < whole) wide = whole; /* bytes: a copy has no lanes */
     if (b->base) wide = sn_least(wide, sn_pow2_divisor(b->base));
     if (!b->lines) return f->along == f->groups ? wide : sn_least(wide, sn_pow2_divisor(f->along * b->group));
@@ -268,8 +288,16 @@ static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_s
     return sn_least(wide, SN_FLAT_LINE);
 }
 
+/* Lines that begin anywhere come by the whole vectors around them. What a block has of a line is whole vectors long. */
+static void move_lines(sn_schedule_flat_buf *b, const look *l) {
+    if (!b->lines || b->stored || b->vector * b->size >= SN_WIDE_ENOUGH) return;
+    b->moved = true;
+    b->vector = sn_least(sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / b->size, SN_FLAT_LINE);
+    b->gap = b->vector;
+}
+
 static void measure(sn_schedule_flat *f, const look *l) {
-    f->unit = f->lines ? SN_FLAT_LINE : 1;
+    f->unit = 1;
     f->run = INT64_MAX;
     f->words = true;
     f->piece = UINT32_MAX;
@@ -279,16 +307,18 @@ static void measure(sn_schedule_flat *f, const look *l) {
     for (uint32_t i = 0; i < f->n; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
         rows += !b->lines && b->side_by;
-        uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
+        b->size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
         b->vector = copy_vector(f, l, b);
+        move_lines(b, l);
         if (!b->lines) b->count = b->group;
-        uint32_t even = sn_least(b->vector, sn_pow2_divisor(b->group));
-        if (!b->lines && b->vector / even > f->unit) f->unit = b->vector / even;
-        f->words &= size >= SN_WORD;
-        int64_t run = (f->inner > 1 ? f->inner : b->group) * size;
+        uint32_t even = b->lines ? SN_FLAT_LINE : b->vector;
+        even /= sn_least(even, sn_pow2_divisor(b->group));
+        if (even > f->unit) f->unit = even;
+        f->words &= b->size >= SN_WORD;
+        int64_t run = (f->inner > 1 ? f->inner : b->group) * b->size;
         if (run < f->run) f->run = run;
-        if (b->vector * size < f->piece) f->piece = b->vector * size;
-        bytes = sn_add_clamped(bytes, sn_mul_clamped(b->count, size));
+        if (b->vector * b->size < f->piece) f->piece = b->vector * b->size;
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(b->count, b->size));
     }
     f->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     f->turns = rows && rows < f->n;
@@ -297,41 +327,73 @@ static void measure(sn_schedule_flat *f, const look *l) {
 }
 
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
- * banks. A piece between rows spreads them; rows are whole pieces there. */
-static void spread_rows(sn_schedule_flat *f, const look *l) {
+ * banks. A piece between rows spreads them; rows are whole pieces there. So does one between lines that lanes have one each of. */
+static void spread_rows(sn_schedule_flat *f) {
     enum { MEET = 32 };
+    for (uint32_t i = 0; i < f->n && f->inner > 1; i++)
+        if (f->bufs[i].lines) f->bufs[i].gap = f->bufs[i].vector;
     for (uint32_t i = 0; i < f->n && f->by_columns && f->inner == 1; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
         if (b->lines) continue;
-        int64_t bytes = b->group * sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
-        if (bytes % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
+        if (b->group * b->size % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
     }
 }
 
+/* Is there a piece, or are all lines of narrow elements and begin anywhere? Other lines alone are columns, of which class outer has more. */
 static bool has_pieces(const sn_schedule_flat *f) {
-    for (uint32_t i = 0; i < f->n; i++)
+    bool narrow = true;
+    for (uint32_t i = 0; i < f->n; i++) {
         if (!f->bufs[i].lines) return true;
-    return false;
+        narrow &= f->bufs[i].moved && f->bufs[i].size < SN_WORD;
+    }
+    return narrow;
 }
 
-/* Groups of as few rows as make pieces of all buffers, if a block has room for one; else those of some buffers. Lines alone
- * are columns, of which class outer has more. */
-void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
-    look l = {.m = cx->m, .cx = cx, .sh = sh};
+/* Bytes of shared memory of so many groups. */
+static int64_t room_for(const sn_schedule_flat *f, int64_t groups) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        int64_t n = sn_mul_clamped(groups, b->count), gaps = b->lines ? b->count / b->group : groups;
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(sn_add_clamped(n, sn_mul_clamped(gaps, b->gap)), b->size));
+    }
+    return bytes;
+}
+
+/* Bytes of shared memory of a block: two of them at least have room, one loads. */
+static int64_t room_of(const sn_pass_ctx *cx) { return (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; }
+
+/* With the outer loops in the order of `l`. Groups of as few rows as make pieces of all buffers, if a block has room for one; else those of
+ * some buffers. */
+static void find_in_order(sn_schedule_flat *out, look *l) {
     int64_t inner = 1;
     *out = (sn_schedule_flat){0};
-    if (!sh->n_nests || !sh->outer.n || !sh->all_perfect || sh->mixed || stores_and_loads(cx->m, k)) return;
-    for (uint32_t p = 0; p < sh->outer.n; p++)
-        l.extents[p] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[p]));
-    for (l.prefix = sh->outer.n; l.prefix > 0; l.prefix--) {
-        sn_schedule_flat f = {.prefix = l.prefix, .inner = inner, .groups = sh->rows / inner};
-        inner = sn_mul_clamped(inner, l.extents[l.prefix - 1]);
-        if (!find_bufs(&f, &l) || !has_pieces(&f)) continue;
-        measure(&f, &l);
-        spread_rows(&f, &l);
-        bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= cx->target->shared_bytes / 2;
+    for (uint32_t p = 0; p < l->outer.n; p++) l->extents[p] = sn_ix_value(l->m, sn_stmt_extent(l->m, l->outer.at[p]));
+    for (l->prefix = l->outer.n; l->prefix > 0; l->prefix--) {
+        sn_schedule_flat f = {.outer = l->outer, .prefix = l->prefix, .inner = inner, .groups = l->sh->rows / inner};
+        inner = sn_mul_clamped(inner, l->extents[l->prefix - 1]);
+        if (!find_bufs(&f, l)) continue;
+        measure(&f, l);
+        if (!has_pieces(&f)) continue;
+        spread_rows(&f);
+        bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= l->cx->target->shared_bytes / 2;
         if (fits || !out->n) *out = f;
         if (fits) return;
+    }
+}
+
+/* What a block has no room for in the kernel's order may be rows of groups that another one of the loops counts, as where what leads in a
+ * result lies innermost in what it is made of: the loops that lead are inside then, one after the other. */
+void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    look l = {.m = cx->m, .cx = cx, .sh = sh, .outer = sh->outer};
+    *out = (sn_schedule_flat){0};
+    if (!sh->n_nests || !sh->outer.n || !sh->all_perfect || sh->mixed || stores_and_loads(cx->m, k)) return;
+    find_in_order(out, &l);
+    for (uint32_t i = 1; i < sh->outer.n && (!out->n || room_for(out, out->unit) > room_of(cx)); i++) {
+        sn_schedule_flat f;
+        for (uint32_t p = 0; p < sh->outer.n; p++) l.outer.at[p] = sh->outer.at[(p + i) % sh->outer.n];
+        find_in_order(&f, &l);
+        if (f.n && f.lines && room_for(&f, f.unit) <= room_of(cx)) *out = f;
     }
 }
 
@@ -352,6 +414,7 @@ bool sn_schedule_flat_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
  * themselves, and so do lines alone; pieces beside lines do not, whatever the kernel begins with. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     if (sh->max_count < 2 || sn_mul_clamped(f->bytes, f->groups) < SN_FLAT_SMALL) return false;
+    if (f->lines && !has_pieces(f) && sh->n_nests > 1) return false;
     if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
     if (f->piece < SN_WIDE_ENOUGH) return false;
     if (f->turns) return true;
@@ -365,24 +428,36 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
 
-/* Bytes of shared memory of a block: two of them at least have room, one loads. */
-static int64_t room_of(const sn_pass_ctx *cx) { return (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; }
+/* Elements that a group has of a line, at least, and bytes. */
+static void least_of_lines(const sn_schedule_flat *f, int64_t *elements, int64_t *bytes) {
+    *elements = *bytes = INT64_MAX;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (!b->lines) continue;
+        if (b->group < *elements) *elements = b->group;
+        if (b->group * b->size < *bytes) *bytes = b->group * b->size;
+    }
+}
 
-/* Bytes of the narrowest element that lies in lines. */
-static uint32_t least_of_lines(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
-    uint32_t least = 0;
-    for (uint32_t i = 0; i < f->n; i++)
-        if (f->bufs[i].lines) sn_schedule_smaller(&least, sn_dtype_bytes(sn_buf_get(cx->m, f->bufs[i].buf)->dtype));
+/* Groups of which lines that begin anywhere are two sectors, where a block has room for them: they come with one more. */
+static int64_t choose_moved(const sn_pass_ctx *cx, const sn_schedule_flat *f, int64_t least) {
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t bytes = f->bufs[i].group * f->bufs[i].size;
+        int64_t n = sn_ceil_div(sn_ceil_div(2 * SN_SECTOR, bytes), f->unit) * f->unit;
+        if (f->bufs[i].moved && n > least && room_for(f, n) <= room_of(cx)) least = n;
+    }
     return least;
 }
 
 /* Of lines: as much of each as fills a block, but sides of a sector at least, with little left over at their ends; twice that
  * where it fits. */
 static int64_t choose_side(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
-    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit, least = SN_FLAT_SIDE;
+    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit, elements, bytes;
+    least_of_lines(f, &elements, &bytes);
+    int64_t least = choose_moved(cx, f, sn_ceil_div(sn_ceil_div(SN_FLAT_SIDE, elements), f->unit) * f->unit);
     for (int64_t side = f->unit; side <= most && side < 2 * f->along; side *= 2)
         if (side <= 2 * f->unit || sn_ceil_div(f->along, side) * side * 4 <= f->along * 5) n = side;
-    if (sn_mul_clamped(least, f->bytes) > room_of(cx) && f->unit * least_of_lines(cx, f) >= SN_SECTOR) least = f->unit;
+    if (room_for(f, least) > room_of(cx) && f->unit * bytes >= SN_SECTOR) least = f->unit;
     return n < least && f->along >= least ? least : n;
 }
 
@@ -410,7 +485,7 @@ static uint32_t rows_at_a_time(int64_t rows, int64_t each) {
 
 /* Threads that share columns: as many more as shared memory leaves a multiprocessor without, whose few blocks are large. */
 static uint32_t threads_of_columns(const sn_pass_ctx *cx, const sn_schedule_flat *f, uint32_t rows) {
-    int64_t bytes = sn_mul_clamped(rows / f->inner, f->bytes) + SN_SHARED_RESERVED;
+    int64_t bytes = room_for(f, rows / f->inner) + SN_SHARED_RESERVED;
     int64_t blocks = (cx->target->shared_bytes + SN_SHARED_SYSTEM) / bytes, threads = SN_FLAT_THREADS;
     while (threads * 2 <= cx->target->max_threads && blocks * threads * 2 <= SN_COLUMN_RESIDENT) threads *= 2;
     return (uint32_t)threads;
@@ -467,7 +542,7 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     if (sc->tile_m % unit)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld",
                        name, sc->tile_m, (long long)unit);
-    if (!sc->tile_m || sn_mul_clamped(sc->tile_m / f->inner, f->bytes) > room)
+    if (!sc->tile_m || room_for(f, sc->tile_m / f->inner) > room)
         return sn_fail(env, SN_ERROR_ARGUMENT,
                        "kernel %s: %u rows of the schedule's tile_m take more than %lld bytes of shared memory", name,
                        sc->tile_m, (long long)room);
@@ -492,7 +567,7 @@ static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const 
     uint32_t at_a_time = f->by_columns ? sc->block_x : sc->block_y, share = f->by_columns ? sc->block_y : sc->block_x;
     if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
         return false;
-    return sn_mul_clamped(sc->tile_m / f->inner, f->bytes) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
+    return room_for(f, sc->tile_m / f->inner) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
 }
 
 /* Other candidates: half as many rows a block, and twice as many. */
