@@ -300,7 +300,7 @@ static bool turns_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_
         if (inside) sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(cx->m, in_b->at[j].buf)->dtype));
     }
     int64_t room = (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2;
-    return along && across && row * bytes > room / (2 * SN_FLAT_SIDE);
+    return along && across && row * bytes > room * cx->target->cluster / (2 * SN_FLAT_SIDE);
 }
 
 /* Does the sum wait for a maximum alone? Then both are made in one reading (online-softmax). */

@@ -24,6 +24,8 @@ typedef struct flat {
     const sn_schedule_shape *sh;
     const sn_sched *sc;
     int64_t groups;        /* of a block */
+    int64_t cluster, part; /* blocks that share rows; elements of a row that each has, of so many; 1: all */
+    sn_ix c;               /* block of the cluster, where it copies */
     int64_t blocks, whole; /* along the groups; of which the first ones find all that they copy */
     sn_stmt grid;
     sn_ix g;                    /* block along the groups */
@@ -39,20 +41,26 @@ typedef struct flat {
 /* Elements of shared memory from line to line. */
 static int64_t pitch(const flat *f, const sn_schedule_flat_buf *b) { return f->groups * b->group + b->gap; }
 
-/* Vectors that a block copies of a line. */
+/* Lines that a block copies, and vectors of each; of pieces that a cluster shares: parts of rows. */
+static int64_t lines_of(const flat *f, const sn_schedule_flat_buf *b) {
+    if (!b->lines) return f->groups;
+    return f->cluster > 1 ? f->part : b->count / b->group;
+}
 static int64_t of_line(const flat *f, const sn_schedule_flat_buf *b) {
+    if (!b->lines) return f->part / sn_least(b->vector, sn_pow2_divisor(f->f.row));
     return f->groups * b->group / b->vector + b->moved;
 }
 
-/* Elements of a block in a buffer. */
+/* Elements of a block in a buffer; what they take of shared memory; vectors that they are. */
 static int64_t piece(const flat *f, uint32_t i) { return f->groups * f->f.bufs[i].count; }
 static int64_t room(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    return b->lines ? b->count / b->group * pitch(f, b) : piece(f, i);
+    if (b->lines) return lines_of(f, b) * pitch(f, b);
+    return f->cluster > 1 ? f->groups * (f->part + b->vector) : piece(f, i);
 }
 static int64_t vectors(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    return b->lines ? b->count / b->group * of_line(f, b) : piece(f, i) / b->vector;
+    return b->lines || f->cluster > 1 ? lines_of(f, b) * of_line(f, b) : piece(f, i) / b->vector;
 }
 
 /* Groups times what one has, up to the last element that is touched. Where loads have masks the buffer may end before. */
@@ -93,13 +101,18 @@ static void copy_of_lines(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool maske
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES], from = start_of(f, i), size = sn_buf_get(m, b->buf)->size;
-    sn_ix line = sn_ix_divc(m, p, of_line(f, b)), q = sn_ix_modc(m, p, of_line(f, b));
+    sn_ix line = sn_ix_divc(m, p, of_line(f, b)), q = sn_ix_modc(m, p, of_line(f, b)), number = line;
+    if (f->cluster > 1) {
+        number = sn_ix_fma(m, f->part, f->c, line);
+        if (f->cluster * f->part > f->f.row)
+            into = sn_put_if(m, sn_at_end(f->k, into), number, sn_ix_const(m, f->f.row));
+    }
     sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", b->vector, SN_AXIS_VECTOR);
     for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
-    sn_ix_unflatten(m, line, extents, b->n_axes, parts);
+    sn_ix_unflatten(m, number, extents, b->n_axes, parts);
     for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
     sn_ix within = sn_ix_fma(m, b->vector, q, lane), at = sn_ix_fma(m, f->groups * b->group, f->g, within);
-    sn_ix place = sn_ix_fma(m, pitch(f, b), line, within);
+    sn_ix place = sn_ix_fma(m, room(f, i), f->c, sn_ix_fma(m, pitch(f, b), line, within));
     sn_val mask = {0};
     if (b->moved) {
         sn_ix first = sn_ix_divc(m, sn_ix_fma(m, f->groups * b->group, f->g, from), b->vector);
@@ -125,6 +138,21 @@ static void copy_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool maske
     copy_element(f, into, i, sn_ix_add(m, start_of(f, i), at), place, mask);
 }
 
+/* Vector p of the block's parts of rows. */
+static void copy_of_rows(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t row = f->f.row, v = sn_least(b->vector, sn_pow2_divisor(row)), per = of_line(f, b);
+    sn_ix number = sn_ix_divc(m, p, per), first = sn_ix_scale(m, sn_ix_modc(m, p, per), v);
+    sn_ix group = sn_ix_fma(m, f->groups, f->g, number), from = sn_ix_fma(m, f->part, f->c, first);
+    if (f->cluster * f->part > row) into = sn_put_if(m, sn_at_end(f->k, into), from, sn_ix_const(m, row));
+    if (masked) into = sn_put_if(m, sn_at_end(f->k, into), group, sn_ix_const(m, f->f.along));
+    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", v, SN_AXIS_VECTOR);
+    sn_ix place = sn_ix_fma(m, f->part + b->vector, number, sn_ix_add(m, first, lane));
+    from = sn_ix_add(m, sn_ix_add(m, from, lane), sn_ix_fma(m, row, group, start_of(f, i)));
+    copy_element(f, into, i, from, sn_ix_fma(m, room(f, i), f->c, place), (sn_val){0});
+}
+
 /* What thread number `thread` copies of a buffer: every so-many-th vector. */
 static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
     enum { MOST_UNROLL = 8 };
@@ -135,12 +163,18 @@ static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool maske
     sn_ix uo = sn_open_loop_in(f->m, f->k, &into, "uo", turns, SN_AXIS_SEQ);
     sn_ix u = sn_open_loop_in(f->m, f->k, &into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
-    if (turns * unroll * threads > n) into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
+    if (turns * unroll * threads > n) {
+        into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
+        if (f->cluster > 1) p = sn_ix_min(m, p, sn_ix_const(m, n - 1)); /* no place is another block's */
+    }
     if (f->f.bufs[i].lines) copy_of_lines(f, into, i, p, masked);
+    else if (f->cluster > 1) copy_of_rows(f, into, i, p, masked);
     else copy_of_piece(f, into, i, p, masked);
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
+    f->c = sn_ix_const(f->m, 0);
+    if (f->cluster > 1) f->c = sn_open_loop_in(f->m, f->k, &into, "c", f->cluster, SN_AXIS_CLUSTER);
     sn_ix y = sn_open_loop_in(f->m, f->k, &into, "y", f->sc->block_y, SN_AXIS_BLOCK_Y);
     sn_ix x = sn_open_loop_in(f->m, f->k, &into, "x", f->sc->block_x, SN_AXIS_BLOCK_X);
     sn_ix thread = sn_ix_fma(f->m, f->sc->block_x, y, x);
@@ -166,12 +200,13 @@ static void put_copies(flat *f, bool stored) {
 /* ---- the body ---- */
 
 static void bind_nest(flat *f, sn_schedule_nest *nest) {
-    sn_level levels[4];
+    sn_level levels[5];
     uint32_t n = 0;
     const sn_sched *sc = f->sc;
     int64_t share = f->f.by_columns ? sc->block_y : sc->block_x, v = sc->vector, step = share * v;
-    int64_t steps = sn_ceil_div(nest->count, step), unroll = sc->unroll < steps ? sc->unroll : steps;
+    int64_t steps = sn_ceil_div(f->cluster > 1 ? f->part : nest->count, step), unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? sn_ceil_div(steps, unroll) : 0;
+    if (f->cluster > 1) levels[n++] = (sn_level){"c", f->cluster, f->part, SN_AXIS_CLUSTER};
     if (share > 1)
         levels[n++] =
             f->f.by_columns ? (sn_level){"y", share, v, SN_AXIS_BLOCK_Y} : (sn_level){"x", share, v, SN_AXIS_BLOCK_X};
@@ -312,6 +347,10 @@ static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
     if (!b->lines) {
         for (uint32_t k = 0; k < f->f.prefix; k++) zeros[k] = sn_ix_const(m, 0);
         e = sn_ix_addc(m, sn_ix_subst(m, e, f->axes, zeros, f->f.prefix), -b->base);
+        if (f->cluster > 1) {
+            sn_ix place = sn_ix_fma(m, f->part + b->vector, f->group, sn_ix_modc(m, e, f->part));
+            return sn_ix_fma(m, room(f, i), sn_ix_divc(m, e, f->part), place);
+        }
         return sn_ix_fma(m, b->group + b->gap, f->group, e);
     }
     sn_ix line = sn_ix_const(m, 0), within = sn_ix_scale(m, f->group, b->group), from = start_of(f, i);
@@ -329,6 +368,10 @@ static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
         line = sn_ix_fma(m, b->extents[at++], line, sn_ix_axis(m, ax));
     }
     if (b->moved) within = sn_ix_add(m, within, sn_ix_modc(m, from, b->vector));
+    if (f->cluster > 1) {
+        within = sn_ix_fma(m, room(f, i), sn_ix_divc(m, line, f->part), within);
+        line = sn_ix_modc(m, line, f->part);
+    }
     return sn_ix_fma(m, pitch(f, b), line, within);
 }
 
@@ -507,7 +550,7 @@ static void new_shared(flat *f) {
     for (uint32_t i = 0; i < f->f.n; i++) rooms[i] = takes_room_of(f, i);
     for (uint32_t i = 0; i < f->f.n; i++) {
         if (rooms[i] != UINT32_MAX) continue;
-        sn_ix size = sn_ix_const(f->m, room(f, i));
+        sn_ix size = sn_ix_const(f->m, f->cluster * room(f, i));
         const char *name = sn_strf(&f->m->arena, "%s_s%u", sn_kern_get(f->m, f->k)->name, i);
         f->shared[i] = sn_buf_new(f->m, name, sn_buf_get(f->m, f->f.bufs[i].buf)->dtype, SN_BUF_TEMP, &size, 1);
     }
@@ -527,13 +570,13 @@ static void size_shared(flat *f) {
         if (!r->buf.i) continue;
         for (i = 0; i < f->f.n && !sn_buf_eq(f->shared[i], r->buf); i++) {}
         if (i == f->f.n) continue;
-        int64_t end = sn_ix_range(m, r->ix).hi + 1;
+        int64_t end = sn_ceil_div(sn_ix_range(m, r->ix).hi + 1, f->cluster);
         if (end > rooms[i]) rooms[i] = end;
     }
     for (i = 0; i < f->f.n; i++) {
         sn_buf_rec *b = sn_buf_get(m, f->shared[i]);
         if ((int64_t)b->private_size >= rooms[i]) continue; /* of two that share it, the one with more */
-        b->shape[0] = b->size = sn_ix_const(m, rooms[i]);
+        b->shape[0] = b->size = sn_ix_const(m, f->cluster * rooms[i]);
         b->private_size = (uint32_t)rooms[i];
     }
 }
@@ -556,6 +599,8 @@ void sn_schedule_flat_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_schedule_find_flat(&f.f, cx, k, sh);
     for (uint32_t i = 0; i < f.f.outer.n; i++) f.axes[i] = sn_stmt_axis(cx->m, f.f.outer.at[i]);
     f.groups = sc->tile_m / f.f.inner;
+    f.cluster = sn_sched_cluster(sc);
+    f.part = f.cluster > 1 ? sn_schedule_flat_part(&f.f, sc) : f.f.row;
     f.blocks = sn_ceil_div(f.f.along, f.groups);
     f.whole = f.blocks;
     for (uint32_t i = 0; i < f.f.n; i++) {
