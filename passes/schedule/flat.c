@@ -226,6 +226,7 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             if (!is_shared(l, r->ix)) w.all += bytes;
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
+            fits &= !(store && p.is.lines && p.is.group > 1 && goes_along(f, l, r, nest));
             if (fits && join(f, r->buf, &p, store)) w.flat += bytes;
             else if (store) {
                 drop(f, r->buf);
@@ -415,7 +416,7 @@ void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, co
         sn_schedule_flat f;
         for (uint32_t p = 0; p < sh->outer.n; p++) l.outer.at[p] = sh->outer.at[(p + i) % sh->outer.n];
         find_in_order(&f, &l);
-        if (f.n && f.lines && room_for(&f, f.unit) <= room_of(cx)) *out = f;
+        if (f.n && room_for(&f, f.unit) <= room_of(cx)) *out = f;
     }
 }
 
@@ -486,12 +487,17 @@ static int64_t groups_of_sectors(const sn_schedule_flat *f, int64_t sectors) {
     return n;
 }
 
-/* Blocks that share columns of which one has no room for as many as a side has: as few as have room for two sectors of each line, or else as
- * many as there may be. Their parts of rows are whole vectors. */
-static uint32_t choose_cluster(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
-    if (!f->row || room_for(f, SN_FLAT_SIDE) <= room_of(cx)) return 1;
-    for (uint32_t i = 0; i < f->n; i++)
-        if (!f->bufs[i].lines && sn_pow2_divisor(f->row) * f->bufs[i].size < SN_WIDE_ENOUGH) return 1;
+/* Blocks that share columns that several nests walk, of which one has no room for as many as a side has, or sectors of lines that begin with them: as few as have room
+ * for two sectors of each line, or else as many as there may be. Their parts of rows are whole vectors. */
+static uint32_t choose_cluster(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
+    bool sectors = room_for(f, f->unit) <= room_of(cx);
+    if (!f->row || sh->n_nests < 2 || room_for(f, SN_FLAT_SIDE) <= room_of(cx)) return 1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (!b->lines && sn_pow2_divisor(f->row) * b->size < SN_WIDE_ENOUGH) return 1;
+        sectors &= !b->lines || (!b->moved && f->unit * b->size >= SN_SECTOR);
+    }
+    if (sectors) return 1;
     uint32_t c = 2;
     for (; c < cx->target->cluster; c *= 2) {
         sn_schedule_flat p = part_of(f, sn_ceil_div(f->row, c));
@@ -584,8 +590,8 @@ static uint32_t choose_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh,
 static void choose(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f, sn_sched *sc) {
     sc->cls = SN_SCHED_FLAT;
     if (!sc->vector) sc->vector = f->vector;
-    if (!sc->cluster && choose_cluster(cx, f) > 1) sc->cluster = choose_cluster(cx, f);
-    int64_t c = sn_sched_cluster(sc);
+    int64_t c = sc->cluster ? sc->cluster : choose_cluster(cx, sh, f);
+    if (c > 1) sc->cluster = (uint32_t)c;
     sn_schedule_flat p = c > 1 ? part_of(f, sn_ceil_div(f->row, c)) : *f;
     if (!sc->tile_m) sc->tile_m = choose_block(cx, sh, &p);
     choose_threads(cx, sh, &p, sc);
