@@ -558,6 +558,12 @@ static uint32_t threads_of_columns(const sn_pass_ctx *cx, const sn_schedule_flat
     return (uint32_t)threads;
 }
 
+/* Threads of rows that one thread does: all turns alike, where that can be. */
+static uint32_t threads_alone(uint32_t rows) {
+    uint32_t turns = (uint32_t)sn_ceil_div(rows, SN_FLAT_THREADS / 2);
+    return rows % turns ? SN_FLAT_THREADS / 2 : rows / turns;
+}
+
 static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f,
                            sn_sched *sc) {
     if (!f->by_columns) {
@@ -565,7 +571,7 @@ static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
         return;
     }
-    if (!sc->block_x) sc->block_x = is_alone(sh, f) ? sn_least(sc->tile_m, SN_FLAT_THREADS / 2) : sc->tile_m;
+    if (!sc->block_x) sc->block_x = is_alone(sh, f) ? threads_alone(sc->tile_m) : sc->tile_m;
     if (sc->block_y) return;
     sc->block_y = 1;
     uint32_t most = threads_of_columns(cx, f, sc->tile_m);
