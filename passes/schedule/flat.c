@@ -253,12 +253,20 @@ static bool stores_and_loads(const sn_module *m, sn_kern k) {
 
 /* ---- the groups ---- */
 
-/* Elements of a row that lie side by side and begin at multiples of so many, in all buffers. */
+static bool has_pieces(const sn_schedule_flat *f) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!f->bufs[i].lines) return true;
+    return false;
+}
+
+/* Elements of a row that lie side by side and begin at multiples of so many, in all pieces: beside lines, too, since threads that have
+ * columns store whole vectors of a row without meeting in a bank. */
 static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
     uint32_t v = 16;
-    if (f->inner > 1 || l->sh->scans || f->lines) return 1;
+    if (f->inner > 1 || l->sh->scans || (f->lines && (!has_pieces(f) || l->sh->max_count <= SN_FLAT_ALONE))) return 1;
     for (uint32_t i = 0; i < f->n; i++) {
         const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (b->lines) continue;
         v = b->side_by ? sn_least(v, sn_least(b->vector, sn_pow2_divisor(b->group))) : 1;
         if (v == 1) return 1;
     }
@@ -273,7 +281,7 @@ static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
 /* Has a row one thread? Short rows of bytes that are read once have: to put together what eight of them have takes longer. */
 static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     bool bytes = sh->n_nests == 1 && f->run == sh->max_count && f->run <= SN_FLAT_ALONE_BYTES;
-    return sh->scans || bytes || sh->max_count / f->vector <= SN_FLAT_ALONE;
+    return sh->scans || bytes || sh->max_count / (f->lines ? 1 : f->vector) <= SN_FLAT_ALONE;
 }
 
 /* Elements of a copy: whole 16 bytes, as far as bases and strides are multiples. */
@@ -291,7 +299,7 @@ static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_s
 
 /* Lines that begin anywhere come by the whole vectors around them. What a block has of a line is whole vectors long. */
 static void move_lines(sn_schedule_flat_buf *b, const look *l) {
-    if (!b->lines || b->stored || b->vector * b->size >= SN_WIDE_ENOUGH) return;
+    if (!b->lines || b->vector * b->size >= SN_WIDE_ENOUGH) return;
     b->moved = true;
     b->vector = sn_least(sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / b->size, SN_FLAT_LINE);
     b->gap = b->vector;
@@ -327,6 +335,62 @@ static void measure(sn_schedule_flat *f, const look *l) {
     f->by_columns = f->lines || (f->inner > 1 && !f->direct) || is_alone(l->sh, f);
 }
 
+/* Where the access of a nest is in a group, over the axes of the first nest, if they count alike. */
+static bool place_in_group(sn_ix *out, sn_module *m, const sn_schedule_shape *sh, const sn_schedule_flat_buf *b,
+                           sn_ix e, const sn_chain *nest) {
+    const sn_chain *first = &sh->nests[0].chain;
+    sn_axis axes[SN_MAX_CHAIN];
+    sn_ix with[SN_MAX_CHAIN];
+    if (nest->n != first->n) return false;
+    for (uint32_t k = 0; k < nest->n; k++) {
+        if (!sn_ix_eq(sn_stmt_extent(m, nest->at[k]), sn_stmt_extent(m, first->at[k]))) return false;
+        axes[k] = sn_stmt_axis(m, nest->at[k]);
+        with[k] = sn_ix_axis(m, sn_stmt_axis(m, first->at[k]));
+    }
+    *out = sn_ix_addc(m, sn_ix_subst(m, e, axes, with, nest->n), -b->base);
+    return true;
+}
+
+/* Is the only element of both that a thread accesses at a position of a row the one that stands there, and is none loaded behind the
+ * store? Then what is stored may take the place of what was loaded: nobody else reads it. */
+bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const sn_schedule_shape *sh, uint32_t in,
+                                  uint32_t out) {
+    sn_ix place = {0}, here;
+    bool stored = false;
+    for (uint32_t k = 0; k < sh->n_nests; k++) {
+        const sn_schedule_nest *nest = &sh->nests[k];
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (!sn_is_access(r)) continue;
+            bool loads = sn_buf_eq(r->buf, f->bufs[in].buf);
+            if (!loads && !sn_buf_eq(r->buf, f->bufs[out].buf)) continue;
+            if (loads && stored) return false;
+            stored |= !loads;
+            if (!place_in_group(&here, m, sh, &f->bufs[loads ? in : out], r->ix, &nest->chain)) return false;
+            if (place.i && !sn_ix_eq(here, place)) return false;
+            place = here;
+        }
+    }
+    return true;
+}
+
+/* Lines that are stored where others were read. */
+static void share_places(sn_schedule_flat *f, const look *l) {
+    for (uint32_t i = 0; i < f->n; i++)
+        for (uint32_t k = 0; k < f->n && f->bufs[i].lines && f->bufs[i].stored; k++) {
+            const sn_schedule_flat_buf *a = &f->bufs[k];
+            sn_schedule_flat_buf *b = &f->bufs[i];
+            bool alike = a->lines && !a->stored && same_lines(a, b) && a->group == b->group && a->gap == b->gap &&
+                         a->moved == b->moved && a->vector == b->vector && !l->sh->scans;
+            for (uint32_t p = 0; p + 1 < f->prefix; p++) alike &= a->others[p] == b->others[p];
+            bool taken = false;
+            for (uint32_t o = 0; o < i; o++) taken |= f->bufs[o].takes == k + 1;
+            alike &= sn_buf_get(l->m, a->buf)->dtype == sn_buf_get(l->m, b->buf)->dtype;
+            if (alike && !taken && !b->takes && sn_schedule_flat_same_places(f, l->m, l->sh, k, i)) b->takes = k + 1;
+        }
+}
+
 /* Blocks may share columns whose rows they walk one way, in lines or in pieces of their own. */
 static int64_t shared_row(const sn_schedule_flat *f, const look *l) {
     int64_t row = l->sh->max_count;
@@ -354,21 +418,22 @@ static void spread_rows(sn_schedule_flat *f) {
     }
 }
 
-/* Is there a piece, or are all lines of narrow elements and begin anywhere? Other lines alone are columns, of which class outer has more. */
-static bool has_pieces(const sn_schedule_flat *f) {
-    bool narrow = true;
+/* Are all of them lines of columns that begin anywhere, and that are loaded and stored? Other lines alone are columns, of which class outer
+ * has more. */
+static bool are_moved(const sn_schedule_flat *f) {
+    bool stored = false;
     for (uint32_t i = 0; i < f->n; i++) {
-        if (!f->bufs[i].lines) return true;
-        narrow &= f->bufs[i].moved && f->bufs[i].size < SN_WORD;
+        if (!f->bufs[i].moved || f->bufs[i].group > 1) return false;
+        stored |= f->bufs[i].stored;
     }
-    return narrow;
+    return stored && !f->direct;
 }
 
 int64_t sn_schedule_flat_part(const sn_schedule_flat *f, const sn_sched *sc) {
     int64_t c = sn_sched_cluster(sc), share = f->by_columns ? sc->block_y : sc->block_x;
     if (c == 1) return f->row;
-    int64_t steps = sn_ceil_div(f->row, c * share), turns = sn_ceil_div(steps, sc->unroll);
-    return turns * sn_least(sc->unroll, steps) * share;
+    int64_t steps = sn_ceil_div(f->row, c * share * sc->vector), turns = sn_ceil_div(steps, sc->unroll);
+    return turns * sn_least(sc->unroll, steps) * share * sc->vector;
 }
 
 /* Bytes of shared memory of so many groups. */
@@ -376,6 +441,7 @@ static int64_t room_for(const sn_schedule_flat *f, int64_t groups) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (b->takes) continue;
         int64_t n = sn_mul_clamped(groups, b->count), gaps = b->lines ? b->count / b->group : groups;
         bytes = sn_add_clamped(bytes, sn_mul_clamped(sn_add_clamped(n, sn_mul_clamped(gaps, b->gap)), b->size));
     }
@@ -396,8 +462,9 @@ static void find_in_order(sn_schedule_flat *out, look *l) {
         inner = sn_mul_clamped(inner, l->extents[l->prefix - 1]);
         if (!find_bufs(&f, l)) continue;
         measure(&f, l);
-        if (!has_pieces(&f)) continue;
+        if (!has_pieces(&f) && !are_moved(&f)) continue;
         spread_rows(&f);
+        share_places(&f, l);
         f.row = shared_row(&f, l);
         bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= l->cx->target->shared_bytes / 2;
         if (fits || !out->n) *out = f;
@@ -416,7 +483,7 @@ void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, co
         sn_schedule_flat f;
         for (uint32_t p = 0; p < sh->outer.n; p++) l.outer.at[p] = sh->outer.at[(p + i) % sh->outer.n];
         find_in_order(&f, &l);
-        if (f.n && room_for(&f, f.unit) <= room_of(cx)) *out = f;
+        if (f.n && has_pieces(&f) && (f.lines || f.direct) && room_for(&f, f.unit) <= room_of(cx)) *out = f;
     }
 }
 
@@ -437,14 +504,14 @@ bool sn_schedule_flat_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
  * themselves, and so do lines alone; pieces beside lines do not, whatever the kernel begins with. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     if (sh->max_count < 2 || sn_mul_clamped(f->bytes, f->groups) < SN_FLAT_SMALL) return false;
-    if (f->lines && !has_pieces(f) && sh->n_nests > 1) return false;
     if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
     if (f->piece < SN_WIDE_ENOUGH) return false;
     if (f->turns) return true;
     bool narrow = sn_pow2_divisor(f->run) < SN_WIDE_ENOUGH && f->groups >= SN_SPLIT_ENOUGH * cx->target->units;
     narrow &= f->words || is_alone(sh, f); /* single halves of shared memory take as long as those of memory */
     int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
-    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most);
+    bool plain = sh->n_nests == 1 && !f->words && !narrow; /* whose lanes have vectors of columns in class outer */
+    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most && !plain);
     bool odd = f->run % cx->target->vector_bytes != 0;
     if (!odd && f->vector == 1 && !is_alone(sh, f) && f->run % SN_LINE == 0)
         return false; /* eight threads have 16 bytes each */
@@ -506,14 +573,13 @@ static uint32_t choose_cluster(const sn_pass_ctx *cx, const sn_schedule_shape *s
     return c <= cx->target->cluster ? c : 1;
 }
 
-/* Groups of which lines that begin anywhere are two sectors, where a block has room for them: they come with one more. */
+/* Groups of which lines that begin anywhere are four sectors, where three blocks have room for them, or two: they come with one more. */
 static int64_t choose_moved(const sn_pass_ctx *cx, const sn_schedule_flat *f, int64_t least) {
-    for (uint32_t i = 0; i < f->n; i++) {
-        int64_t bytes = f->bufs[i].group * f->bufs[i].size;
-        int64_t n = sn_ceil_div(sn_ceil_div(2 * SN_SECTOR, bytes), f->unit) * f->unit;
-        if (f->bufs[i].moved && n > least && room_for(f, n) <= room_of(cx)) least = n;
-    }
-    return least;
+    int64_t four = groups_of_sectors(f, 4), two = groups_of_sectors(f, 2);
+    bool moved = false;
+    for (uint32_t i = 0; i < f->n; i++) moved |= f->bufs[i].moved;
+    if (moved && four > least && room_for(f, four) * 3 <= room_of(cx) * 2) return four;
+    return moved && two > least && room_for(f, two) <= room_of(cx) ? two : least;
 }
 
 /* Of lines: as much of each as fills a block, but sides of a sector at least, with little left over at their ends; twice that
@@ -536,11 +602,37 @@ static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
     return n > f->unit ? n : f->unit;
 }
 
-/* What is stored as it is has the lanes of a warp side by side. */
+/* Words of a bank that a warp wants at once where each x of its lanes have a row, one element after the other. */
+static int64_t words_of_bank(const sn_schedule_flat *f, uint32_t x) {
+    enum { BANKS = 32 };
+    int64_t most = 1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t last[BANKS] = {0}, words[BANKS] = {0}, size = f->bufs[i].size;
+        for (int64_t lane = 0; lane < SN_WARP; lane++) {
+            int64_t word = (lane / x * (f->bufs[i].group + f->bufs[i].gap) + lane % x) * size / SN_WORD;
+            int64_t *n = &words[word % BANKS];
+            *n += !*n || last[word % BANKS] != word;
+            last[word % BANKS] = word;
+            if (*n > most) most = *n;
+        }
+    }
+    return most;
+}
+
+/* Threads of a row of about FLAT_STEPS elements each; more, if those of fewer rows meet in fewer banks and that takes less. What is stored as it
+ * is has the lanes of a warp side by side. */
 static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     if (f->direct) return sn_least(sn_pow2_ceil(sh->max_count), SN_WARP);
-    uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS));
-    return x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
+    uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS)), best;
+    x = best = x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
+    int64_t least = INT64_MAX;
+    for (; x <= SN_WARP && f->vector == 1; x *= 2) {
+        int64_t steps = sn_ceil_div(sh->max_count, x), exchange = SN_FLAT_EXCHANGE;
+        for (uint32_t with = 1; with < x; with *= 2) exchange += SN_FLAT_EXCHANGE;
+        int64_t cycles = (2 * steps * words_of_bank(f, x) + exchange) * x;
+        if (cycles < least) least = cycles, best = x;
+    }
+    return best;
 }
 
 /* Rows that are done at a time when a row has `each` threads: all, or equal parts. */
@@ -619,7 +711,8 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld",
                        name, sc->tile_m, (long long)unit);
     if (sn_sched_cluster(sc) > 1 && !f->row)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: no blocks of the schedule's cluster can share its rows", name);
+        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: no blocks of the schedule's cluster can share its rows",
+                       name);
     sn_schedule_flat p = part_of_block(f, sc);
     if (!sc->tile_m || room_for(&p, sc->tile_m / f->inner) > room)
         return sn_fail(env, SN_ERROR_ARGUMENT,

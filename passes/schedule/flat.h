@@ -23,7 +23,10 @@ typedef struct sn_schedule_flat_buf {
     uint32_t size;   /* bytes of an element */
     uint32_t vector; /* elements of 16 bytes, or fewer where pieces or lines are not aligned */
     bool moved;      /* lines that begin inside of vectors come with all of these, one more than their elements fill */
-    uint32_t gap;    /* elements of shared memory between two groups of a piece, or two lines, so that lanes do not meet in a bank */
+    uint32_t
+        takes; /* lines that are stored: 1 + number of those that are read, whose places theirs are; 0: they have their own */
+    uint32_t
+        gap; /* elements of shared memory between two groups of a piece, or two lines, so that lanes do not meet in a bank */
 } sn_schedule_flat_buf;
 
 /* Rows in groups: `prefix` outer loops count groups, the others the `inner` rows of one; `outer` has them in that order, which need not be
@@ -50,6 +53,9 @@ typedef struct sn_schedule_flat {
 } sn_schedule_flat;
 
 void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+/* Does what is stored stand where what was loaded stood, once nobody reads that? */
+bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const sn_schedule_shape *sh, uint32_t in,
+                                  uint32_t out);
 /* Elements of a row that a block of the header's cluster has. */
 int64_t sn_schedule_flat_part(const sn_schedule_flat *f, const sn_sched *sc);
 /* Does the buffer pass through shared memory, and which is it? */

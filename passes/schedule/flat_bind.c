@@ -96,23 +96,36 @@ static sn_ix start_of(flat *f, uint32_t i) {
     return e;
 }
 
+/* Where line number `line` of a block begins, without what `g` adds; *into: where it is one. */
+static sn_ix start_of_line(flat *f, sn_stmt *into, uint32_t i, sn_ix line) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES], from = start_of(f, i);
+    if (f->cluster > 1) {
+        line = sn_ix_fma(m, f->part, f->c, line);
+        if (f->cluster * f->part > f->f.row)
+            *into = sn_put_if(m, sn_at_end(f->k, *into), line, sn_ix_const(m, f->f.row));
+    }
+    for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
+    sn_ix_unflatten(m, line, extents, b->n_axes, parts);
+    for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
+    return from;
+}
+
+/* Where elements of a line are in shared memory. */
+static sn_ix place_in_line(flat *f, uint32_t i, sn_ix line, sn_ix within) {
+    sn_ix place = sn_ix_fma(f->m, pitch(f, &f->f.bufs[i]), line, within);
+    return sn_ix_fma(f->m, room(f, i), f->c, place);
+}
+
 /* Vector p of the block's lines: those that begin inside of one come with it, as far as the buffer goes. */
 static void copy_of_lines(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES], from = start_of(f, i), size = sn_buf_get(m, b->buf)->size;
-    sn_ix line = sn_ix_divc(m, p, of_line(f, b)), q = sn_ix_modc(m, p, of_line(f, b)), number = line;
-    if (f->cluster > 1) {
-        number = sn_ix_fma(m, f->part, f->c, line);
-        if (f->cluster * f->part > f->f.row)
-            into = sn_put_if(m, sn_at_end(f->k, into), number, sn_ix_const(m, f->f.row));
-    }
+    sn_ix line = sn_ix_divc(m, p, of_line(f, b)), q = sn_ix_modc(m, p, of_line(f, b));
+    sn_ix from = start_of_line(f, &into, i, line), size = sn_buf_get(m, b->buf)->size;
     sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", b->vector, SN_AXIS_VECTOR);
-    for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
-    sn_ix_unflatten(m, number, extents, b->n_axes, parts);
-    for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
     sn_ix within = sn_ix_fma(m, b->vector, q, lane), at = sn_ix_fma(m, f->groups * b->group, f->g, within);
-    sn_ix place = sn_ix_fma(m, room(f, i), f->c, sn_ix_fma(m, pitch(f, b), line, within));
     sn_val mask = {0};
     if (b->moved) {
         sn_ix first = sn_ix_divc(m, sn_ix_fma(m, f->groups * b->group, f->g, from), b->vector);
@@ -122,7 +135,46 @@ static void copy_of_lines(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool maske
         from = sn_ix_add(m, from, at);
         if (masked) mask = sn_put_in(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
     }
-    copy_element(f, into, i, from, place, mask);
+    copy_element(f, into, i, from, place_in_line(f, i, line, within), mask);
+}
+
+/* Vector p of those that lines which begin inside of one have whole. */
+static void store_whole(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t wide = f->groups * b->group, v = b->vector;
+    sn_ix line = sn_ix_divc(m, p, wide / v), q = sn_ix_modc(m, p, wide / v);
+    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, &into, i, line));
+    sn_ix late = sn_ix_divc(m, sn_ix_addc(m, sn_ix_modc(m, start, v), v - 1), v);
+    into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_add(m, q, late), sn_ix_const(m, wide / v));
+    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", v, SN_AXIS_VECTOR);
+    sn_ix number = sn_ix_add(m, q, sn_ix_divc(m, sn_ix_addc(m, start, v - 1), v));
+    sn_ix place = place_in_line(f, i, line, sn_ix_fma(m, v, sn_ix_add(m, q, late), lane));
+    copy_element(f, into, i, sn_ix_fma(m, v, number, lane), place, (sn_val){0});
+}
+
+/* Element p of what is left at both ends of such lines: together a vector. */
+static void store_ends(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t wide = f->groups * b->group, v = b->vector;
+    sn_ix line = sn_ix_divc(m, p, v), e = sn_ix_modc(m, p, v);
+    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, &into, i, line)), lead = sn_ix_modc(m, start, v);
+    into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_addc(m, lead, -1), sn_ix_const(m, v));
+    e = sn_ix_fma(m, wide - v, sn_ix_divc(m, sn_ix_add(m, e, lead), v), e);
+    copy_element(f, into, i, sn_ix_add(m, start, e), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
+}
+
+/* Element p of such lines, of which the last block has less. */
+static void store_single(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t wide = f->groups * b->group;
+    sn_ix line = sn_ix_divc(m, p, wide), e = sn_ix_modc(m, p, wide);
+    sn_ix from = start_of_line(f, &into, i, line), at = sn_ix_fma(m, wide, f->g, e);
+    sn_ix lead = sn_ix_modc(m, from, b->vector);
+    into = sn_put_if(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
+    copy_element(f, into, i, sn_ix_add(m, from, at), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
 }
 
 /* Vector p of the block's piece. */
@@ -153,23 +205,39 @@ static void copy_of_rows(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked
     copy_element(f, into, i, from, sn_ix_fma(m, room(f, i), f->c, place), (sn_val){0});
 }
 
-/* What thread number `thread` copies of a buffer: every so-many-th vector. */
-static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
+/* The loops over every so-many-th of n, that thread number `thread` has; returns its number. */
+static sn_ix open_turns(flat *f, sn_stmt *into, int64_t n, sn_ix thread) {
     enum { MOST_UNROLL = 8 };
     sn_module *m = f->m;
-    int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y, n = vectors(f, i);
+    int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y;
     int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL),
             unroll = sn_ceil_div(steps, turns);
-    sn_ix uo = sn_open_loop_in(f->m, f->k, &into, "uo", turns, SN_AXIS_SEQ);
-    sn_ix u = sn_open_loop_in(f->m, f->k, &into, "u", unroll, SN_AXIS_UNROLL);
+    sn_ix uo = sn_open_loop_in(f->m, f->k, into, "uo", turns, SN_AXIS_SEQ);
+    sn_ix u = sn_open_loop_in(f->m, f->k, into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
-    if (turns * unroll * threads > n) {
-        into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
-        if (f->cluster > 1) p = sn_ix_min(m, p, sn_ix_const(m, n - 1)); /* no place is another block's */
+    if (turns * unroll * threads == n) return p;
+    *into = sn_put_if(m, sn_at_end(f->k, *into), p, sn_ix_const(m, n));
+    return f->cluster > 1 ? sn_ix_min(m, p, sn_ix_const(m, n - 1)) : p; /* no place is another block's */
+}
+
+static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_stmt ends = into;
+    int64_t lines = lines_of(f, b), wide = f->groups * b->group;
+    if (b->moved && b->stored && masked) {
+        sn_ix p = open_turns(f, &into, lines * wide, thread);
+        store_single(f, into, i, p);
+    } else if (b->moved && b->stored) {
+        sn_ix p = open_turns(f, &into, lines * (wide / b->vector), thread);
+        store_whole(f, into, i, p);
+        p = open_turns(f, &ends, lines * b->vector, thread);
+        store_ends(f, ends, i, p);
+    } else {
+        sn_ix p = open_turns(f, &into, vectors(f, i), thread);
+        if (b->lines) copy_of_lines(f, into, i, p, masked);
+        else if (f->cluster > 1) copy_of_rows(f, into, i, p, masked);
+        else copy_of_piece(f, into, i, p, masked);
     }
-    if (f->f.bufs[i].lines) copy_of_lines(f, into, i, p, masked);
-    else if (f->cluster > 1) copy_of_rows(f, into, i, p, masked);
-    else copy_of_piece(f, into, i, p, masked);
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
@@ -204,7 +272,8 @@ static void bind_nest(flat *f, sn_schedule_nest *nest) {
     uint32_t n = 0;
     const sn_sched *sc = f->sc;
     int64_t share = f->f.by_columns ? sc->block_y : sc->block_x, v = sc->vector, step = share * v;
-    int64_t steps = sn_ceil_div(f->cluster > 1 ? f->part : nest->count, step), unroll = sc->unroll < steps ? sc->unroll : steps;
+    int64_t steps = sn_ceil_div(f->cluster > 1 ? f->part : nest->count, step),
+            unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? sn_ceil_div(steps, unroll) : 0;
     if (f->cluster > 1) levels[n++] = (sn_level){"c", f->cluster, f->part, SN_AXIS_CLUSTER};
     if (share > 1)
@@ -476,46 +545,6 @@ static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
     if (partial) sn_mask_moved(f->cx, f->k, into, mask);
 }
 
-/* Where the access of a nest is in a group, over the axes of the first nest, if they count alike. */
-static bool place_in_group(sn_ix *out, const flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
-    sn_module *m = f->m;
-    const sn_chain *first = &f->sh->nests[0].chain;
-    sn_axis axes[SN_MAX_CHAIN];
-    sn_ix with[SN_MAX_CHAIN];
-    if (nest->n != first->n) return false;
-    for (uint32_t k = 0; k < nest->n; k++) {
-        if (!sn_ix_eq(sn_stmt_extent(m, nest->at[k]), sn_stmt_extent(m, first->at[k]))) return false;
-        axes[k] = sn_stmt_axis(m, nest->at[k]);
-        with[k] = sn_ix_axis(m, sn_stmt_axis(m, first->at[k]));
-    }
-    *out = sn_ix_addc(m, sn_ix_subst(m, e, axes, with, nest->n), -f->f.bufs[i].base);
-    return true;
-}
-
-/* Is the only element of both that a thread accesses at a position of a row the one that stands there, and is none loaded behind the
- * store? Then what is stored may take the place of what was loaded: nobody else reads it. */
-static bool same_places(const flat *f, uint32_t in, uint32_t out) {
-    sn_module *m = f->m;
-    sn_ix place = {0}, here;
-    bool stored = false;
-    for (uint32_t k = 0; k < f->sh->n_nests; k++) {
-        const sn_schedule_nest *nest = &f->sh->nests[k];
-        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (!sn_is_access(r)) continue;
-            bool loads = sn_buf_eq(r->buf, f->f.bufs[in].buf);
-            if (!loads && !sn_buf_eq(r->buf, f->f.bufs[out].buf)) continue;
-            if (loads && stored) return false;
-            stored |= !loads;
-            if (!place_in_group(&here, f, loads ? in : out, r->ix, &nest->chain)) return false;
-            if (place.i && !sn_ix_eq(here, place)) return false;
-            place = here;
-        }
-    }
-    return true;
-}
-
 /* Do the threads of a row walk all of its nests without a test? Where one does not hold, a load reads what is another thread's. */
 static bool is_whole(const flat *f) {
     const sn_sched *sc = f->sc;
@@ -535,8 +564,11 @@ static uint32_t takes_room_of(const flat *f, uint32_t out) {
     for (uint32_t i = 0; i < f->f.n; i++) {
         const sn_schedule_flat_buf *a = &f->f.bufs[i];
         bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap;
+        if (b->takes) return b->takes - 1;
         if (!alike || !b->stored || a->lines || b->lines || f->sh->scans || !is_whole(f)) continue;
-        if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype || !same_places(f, i, out)) continue;
+        if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype ||
+            !sn_schedule_flat_same_places(&f->f, f->m, f->sh, i, out))
+            continue;
         bool taken = false;
         for (uint32_t k = 0; k < out; k++) taken |= f->f.bufs[k].stored && takes_room_of(f, k) == i;
         if (!taken) return i;
@@ -604,7 +636,7 @@ void sn_schedule_flat_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     f.blocks = sn_ceil_div(f.f.along, f.groups);
     f.whole = f.blocks;
     for (uint32_t i = 0; i < f.f.n; i++) {
-        if (f.f.bufs[i].moved) continue;
+        if (f.f.bufs[i].moved && !f.f.bufs[i].stored) continue;
         int64_t each = f.f.bufs[i].lines ? f.groups * f.f.bufs[i].group : piece(&f, i);
         if (touched(&f, i) / each < f.whole) f.whole = touched(&f, i) / each;
     }
