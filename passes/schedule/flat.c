@@ -117,7 +117,7 @@ static void find_part(part *p, look *l, sn_ix e, const sn_chain *nest) {
     p->is.reach = p->high - p->is.base + 1;
     if (p->in_order && p->is.reach <= p->is.group) return;
     int64_t line = sn_mul_clamped(p->is.group, l->extents[l->prefix - 1]);
-    p->is.lines = take_cell(&p->is);
+    p->is.lines = take_cell(&p->is) && p->is.n_axes > 0;
     for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= line;
     p->fits = p->is.lines;
 }
