@@ -164,11 +164,8 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     return x;
 }
 
-/* Threads of the blocks of a cluster or a team store to no shared memory but their own block's: does one block pass something to another in
- * a global buffer, or fill the memory of all by a box? */
-static bool blocks_pass(const sn_gen *g) {
-    for (uint32_t i = 0; i < g->copied.n && !g->teams; i++)
-        if (!g->copied.at[i].threads.i) return true;
+/* Blocks of a team share no memory but global buffers: does one pass something to another there? */
+static bool team_passes(const sn_gen *g) {
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (sn_loads(r) && sn_buf_is_global(sn_buf_get(g->m, r->buf)) && !g->steady[r->buf.i]) return true;
@@ -182,7 +179,7 @@ static void barrier(sn_gen *g, sn_stmt s) {
         g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED,
                             "kernel %s: a barrier stands where not all threads of the block come", g->k->name);
     if (g->gpu) sn_gen_order_boxes(g, s);
-    bool wide = g->cluster > 1 && g->role == SN_GEN_ALL && blocks_pass(g);
+    bool wide = g->cluster > 1 && g->role == SN_GEN_ALL && (!g->teams || team_passes(g));
     if (g->gpu && wide) sn_gen_cluster_barrier(g);
     else if (g->gpu && g->own_groups > 1) sn_gen_own_barrier(g);
     else if (g->gpu) sn_gen_barrier(g);

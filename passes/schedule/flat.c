@@ -391,20 +391,6 @@ static void share_places(sn_schedule_flat *f, const look *l) {
         }
 }
 
-/* Blocks may share columns whose rows they walk one way, in lines or in pieces of their own. */
-static int64_t shared_row(const sn_schedule_flat *f, const look *l) {
-    int64_t row = l->sh->max_count;
-    if (!f->lines || f->inner > 1 || l->sh->scans || is_alone(l->sh, f)) return 0;
-    for (uint32_t i = 0; i < l->sh->n_nests; i++)
-        if (l->sh->nests[i].chain.n > 1 || l->sh->nests[i].count != row) return 0;
-    for (uint32_t i = 0; i < f->n; i++) {
-        const sn_schedule_flat_buf *b = &f->bufs[i];
-        bool one = b->lines ? b->group == 1 && b->n_axes == 1 : b->side_by && b->reach == row && b->group == row;
-        if (!one) return 0;
-    }
-    return row;
-}
-
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
  * banks. A piece between rows spreads them; rows are whole pieces there. So does one between lines that lanes have one each of. */
 static void spread_rows(sn_schedule_flat *f) {
@@ -418,22 +404,16 @@ static void spread_rows(sn_schedule_flat *f) {
     }
 }
 
-/* Are all of them lines of columns that begin anywhere, and that are loaded and stored? Other lines alone are columns, of which class outer
- * has more. */
-static bool are_moved(const sn_schedule_flat *f) {
+/* Are all of them lines of columns that begin anywhere, and that one thread each loads and stores? Other lines alone are columns, of which
+ * class outer has more. */
+static bool are_moved(const sn_schedule_flat *f, const sn_schedule_shape *sh) {
     bool stored = false;
+    if (sh->one_thread || sh->max_count > SN_FLAT_ALONE) return false;
     for (uint32_t i = 0; i < f->n; i++) {
         if (!f->bufs[i].moved || f->bufs[i].group > 1) return false;
         stored |= f->bufs[i].stored;
     }
     return stored && !f->direct;
-}
-
-int64_t sn_schedule_flat_part(const sn_schedule_flat *f, const sn_sched *sc) {
-    int64_t c = sn_sched_cluster(sc), share = f->by_columns ? sc->block_y : sc->block_x;
-    if (c == 1) return f->row;
-    int64_t steps = sn_ceil_div(f->row, c * share * sc->vector), turns = sn_ceil_div(steps, sc->unroll);
-    return turns * sn_least(sc->unroll, steps) * share * sc->vector;
 }
 
 /* Bytes of shared memory of so many groups. */
@@ -462,10 +442,9 @@ static void find_in_order(sn_schedule_flat *out, look *l) {
         inner = sn_mul_clamped(inner, l->extents[l->prefix - 1]);
         if (!find_bufs(&f, l)) continue;
         measure(&f, l);
-        if (!has_pieces(&f) && !are_moved(&f)) continue;
+        if (!has_pieces(&f) && !are_moved(&f, l->sh)) continue;
         spread_rows(&f);
         share_places(&f, l);
-        f.row = shared_row(&f, l);
         bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= l->cx->target->shared_bytes / 2;
         if (fits || !out->n) *out = f;
         if (fits) return;
@@ -529,21 +508,6 @@ static void least_of_lines(const sn_schedule_flat *f, int64_t *elements, int64_t
     }
 }
 
-/* What a block has that has so many elements of each row. */
-static sn_schedule_flat part_of(const sn_schedule_flat *f, int64_t elements) {
-    sn_schedule_flat p = *f;
-    int64_t bytes = 0;
-    for (uint32_t i = 0; i < f->n; i++) {
-        p.bufs[i].count = elements;
-        bytes = sn_add_clamped(bytes, sn_mul_clamped(elements, f->bufs[i].size));
-    }
-    p.bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
-    return p;
-}
-static sn_schedule_flat part_of_block(const sn_schedule_flat *f, const sn_sched *sc) {
-    return sn_sched_cluster(sc) > 1 ? part_of(f, sn_schedule_flat_part(f, sc)) : *f;
-}
-
 /* Groups of which all lines are so many sectors. */
 static int64_t groups_of_sectors(const sn_schedule_flat *f, int64_t sectors) {
     int64_t n = f->unit;
@@ -552,25 +516,6 @@ static int64_t groups_of_sectors(const sn_schedule_flat *f, int64_t sectors) {
         if (f->bufs[i].lines && of > n) n = sn_ceil_div(of, f->unit) * f->unit;
     }
     return n;
-}
-
-/* Blocks that share columns that several nests walk, of which one has no room for as many as a side has, or sectors of lines that begin with them: as few as have room
- * for two sectors of each line, or else as many as there may be. Their parts of rows are whole vectors. */
-static uint32_t choose_cluster(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
-    bool sectors = room_for(f, f->unit) <= room_of(cx);
-    if (!f->row || sh->n_nests < 2 || room_for(f, SN_FLAT_SIDE) <= room_of(cx)) return 1;
-    for (uint32_t i = 0; i < f->n; i++) {
-        const sn_schedule_flat_buf *b = &f->bufs[i];
-        if (!b->lines && sn_pow2_divisor(f->row) * b->size < SN_WIDE_ENOUGH) return 1;
-        sectors &= !b->lines || (!b->moved && f->unit * b->size >= SN_SECTOR);
-    }
-    if (sectors) return 1;
-    uint32_t c = 2;
-    for (; c < cx->target->cluster; c *= 2) {
-        sn_schedule_flat p = part_of(f, sn_ceil_div(f->row, c));
-        if (room_for(&p, groups_of_sectors(f, 2)) <= room_of(cx)) break;
-    }
-    return c <= cx->target->cluster ? c : 1;
 }
 
 /* Groups of which lines that begin anywhere are four sectors, where three blocks have room for them, or two: they come with one more. */
@@ -688,13 +633,10 @@ static uint32_t choose_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh,
 static void choose(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f, sn_sched *sc) {
     sc->cls = SN_SCHED_FLAT;
     if (!sc->vector) sc->vector = f->vector;
-    int64_t c = sc->cluster ? sc->cluster : choose_cluster(cx, sh, f);
-    if (c > 1) sc->cluster = (uint32_t)c;
-    sn_schedule_flat p = c > 1 ? part_of(f, sn_ceil_div(f->row, c)) : *f;
-    if (!sc->tile_m) sc->tile_m = choose_block(cx, sh, &p);
-    choose_threads(cx, sh, &p, sc);
+    if (!sc->tile_m) sc->tile_m = choose_block(cx, sh, f);
+    choose_threads(cx, sh, f, sc);
     int64_t share = f->by_columns ? sc->block_y : sc->block_x;
-    int64_t steps = sn_ceil_div(sh->max_count, c * share * sc->vector);
+    int64_t steps = sn_ceil_div(sh->max_count, share * sc->vector);
     /* Written out, only the last step has tests; rows of one thread are so in parts. */
     bool parts = share == 1 && steps > SN_FLAT_STEPS;
     if (!sc->unroll && parts) sc->unroll = (uint32_t)sn_ceil_div(steps, sn_ceil_div(steps, SN_FLAT_STEPS));
@@ -710,11 +652,7 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     if (sc->tile_m % unit)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld",
                        name, sc->tile_m, (long long)unit);
-    if (sn_sched_cluster(sc) > 1 && !f->row)
-        return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: no blocks of the schedule's cluster can share its rows",
-                       name);
-    sn_schedule_flat p = part_of_block(f, sc);
-    if (!sc->tile_m || room_for(&p, sc->tile_m / f->inner) > room)
+    if (!sc->tile_m || room_for(f, sc->tile_m / f->inner) > room)
         return sn_fail(env, SN_ERROR_ARGUMENT,
                        "kernel %s: %u rows of the schedule's tile_m take more than %lld bytes of shared memory", name,
                        sc->tile_m, (long long)room);
@@ -739,8 +677,7 @@ static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const 
     uint32_t at_a_time = f->by_columns ? sc->block_x : sc->block_y, share = f->by_columns ? sc->block_y : sc->block_x;
     if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
         return false;
-    sn_schedule_flat p = part_of_block(f, sc);
-    return room_for(&p, sc->tile_m / f->inner) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
+    return room_for(f, sc->tile_m / f->inner) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
 }
 
 /* Other candidates: half as many rows a block, and twice as many. */

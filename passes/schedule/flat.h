@@ -48,7 +48,6 @@ typedef struct sn_schedule_flat {
     uint32_t unit;   /* groups that a block has a multiple of, so that its pieces are aligned */
     int64_t run;     /* bytes that lie one behind the other where one step of the reduction finds them */
     uint32_t vector; /* elements of a row that lie side by side in an aligned piece, of all buffers */
-    int64_t row;     /* elements of a row, whose parts the blocks of a cluster may have; 0: they may not */
     bool by_columns; /* rows stand along block.x, what threads share of a row along block.y; else the other way */
 } sn_schedule_flat;
 
@@ -56,8 +55,6 @@ void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, co
 /* Does what is stored stand where what was loaded stood, once nobody reads that? */
 bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const sn_schedule_shape *sh, uint32_t in,
                                   uint32_t out);
-/* Elements of a row that a block of the header's cluster has. */
-int64_t sn_schedule_flat_part(const sn_schedule_flat *f, const sn_sched *sc);
 /* Does the buffer pass through shared memory, and which is it? */
 bool sn_schedule_is_flat(const sn_schedule_flat *f, sn_buf b, uint32_t *which);
 

@@ -24,8 +24,6 @@ typedef struct flat {
     const sn_schedule_shape *sh;
     const sn_sched *sc;
     int64_t groups;        /* of a block */
-    int64_t cluster, part; /* blocks that share rows; elements of a row that each has, of so many; 1: all */
-    sn_ix c;               /* block of the cluster, where it copies */
     int64_t blocks, whole; /* along the groups; of which the first ones find all that they copy */
     sn_stmt grid;
     sn_ix g;                    /* block along the groups */
@@ -41,13 +39,9 @@ typedef struct flat {
 /* Elements of shared memory from line to line. */
 static int64_t pitch(const flat *f, const sn_schedule_flat_buf *b) { return f->groups * b->group + b->gap; }
 
-/* Lines that a block copies, and vectors of each; of pieces that a cluster shares: parts of rows. */
-static int64_t lines_of(const flat *f, const sn_schedule_flat_buf *b) {
-    if (!b->lines) return f->groups;
-    return f->cluster > 1 ? f->part : b->count / b->group;
-}
+/* Lines that a block copies, and vectors of each. */
+static int64_t lines_of(const sn_schedule_flat_buf *b) { return b->count / b->group; }
 static int64_t of_line(const flat *f, const sn_schedule_flat_buf *b) {
-    if (!b->lines) return f->part / sn_least(b->vector, sn_pow2_divisor(f->f.row));
     return f->groups * b->group / b->vector + b->moved;
 }
 
@@ -55,12 +49,11 @@ static int64_t of_line(const flat *f, const sn_schedule_flat_buf *b) {
 static int64_t piece(const flat *f, uint32_t i) { return f->groups * f->f.bufs[i].count; }
 static int64_t room(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    if (b->lines) return lines_of(f, b) * pitch(f, b);
-    return f->cluster > 1 ? f->groups * (f->part + b->vector) : piece(f, i);
+    return b->lines ? lines_of(b) * pitch(f, b) : piece(f, i);
 }
 static int64_t vectors(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    return b->lines || f->cluster > 1 ? lines_of(f, b) * of_line(f, b) : piece(f, i) / b->vector;
+    return b->lines ? lines_of(b) * of_line(f, b) : piece(f, i) / b->vector;
 }
 
 /* Groups times what one has, up to the last element that is touched. Where loads have masks the buffer may end before. */
@@ -96,16 +89,11 @@ static sn_ix start_of(flat *f, uint32_t i) {
     return e;
 }
 
-/* Where line number `line` of a block begins, without what `g` adds; *into: where it is one. */
-static sn_ix start_of_line(flat *f, sn_stmt *into, uint32_t i, sn_ix line) {
+/* Where line number `line` begins, without what `g` adds. */
+static sn_ix start_of_line(flat *f, uint32_t i, sn_ix line) {
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES], from = start_of(f, i);
-    if (f->cluster > 1) {
-        line = sn_ix_fma(m, f->part, f->c, line);
-        if (f->cluster * f->part > f->f.row)
-            *into = sn_put_if(m, sn_at_end(f->k, *into), line, sn_ix_const(m, f->f.row));
-    }
     for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
     sn_ix_unflatten(m, line, extents, b->n_axes, parts);
     for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
@@ -114,8 +102,7 @@ static sn_ix start_of_line(flat *f, sn_stmt *into, uint32_t i, sn_ix line) {
 
 /* Where elements of a line are in shared memory. */
 static sn_ix place_in_line(flat *f, uint32_t i, sn_ix line, sn_ix within) {
-    sn_ix place = sn_ix_fma(f->m, pitch(f, &f->f.bufs[i]), line, within);
-    return sn_ix_fma(f->m, room(f, i), f->c, place);
+    return sn_ix_fma(f->m, pitch(f, &f->f.bufs[i]), line, within);
 }
 
 /* Vector p of the block's lines: those that begin inside of one come with it, as far as the buffer goes. */
@@ -123,7 +110,7 @@ static void copy_of_lines(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool maske
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     sn_ix line = sn_ix_divc(m, p, of_line(f, b)), q = sn_ix_modc(m, p, of_line(f, b));
-    sn_ix from = start_of_line(f, &into, i, line), size = sn_buf_get(m, b->buf)->size;
+    sn_ix from = start_of_line(f, i, line), size = sn_buf_get(m, b->buf)->size;
     sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", b->vector, SN_AXIS_VECTOR);
     sn_ix within = sn_ix_fma(m, b->vector, q, lane), at = sn_ix_fma(m, f->groups * b->group, f->g, within);
     sn_val mask = {0};
@@ -144,7 +131,7 @@ static void store_whole(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     int64_t wide = f->groups * b->group, v = b->vector;
     sn_ix line = sn_ix_divc(m, p, wide / v), q = sn_ix_modc(m, p, wide / v);
-    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, &into, i, line));
+    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, i, line));
     sn_ix late = sn_ix_divc(m, sn_ix_addc(m, sn_ix_modc(m, start, v), v - 1), v);
     into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_add(m, q, late), sn_ix_const(m, wide / v));
     sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", v, SN_AXIS_VECTOR);
@@ -159,7 +146,7 @@ static void store_ends(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     int64_t wide = f->groups * b->group, v = b->vector;
     sn_ix line = sn_ix_divc(m, p, v), e = sn_ix_modc(m, p, v);
-    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, &into, i, line)), lead = sn_ix_modc(m, start, v);
+    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, i, line)), lead = sn_ix_modc(m, start, v);
     into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_addc(m, lead, -1), sn_ix_const(m, v));
     e = sn_ix_fma(m, wide - v, sn_ix_divc(m, sn_ix_add(m, e, lead), v), e);
     copy_element(f, into, i, sn_ix_add(m, start, e), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
@@ -171,7 +158,7 @@ static void store_single(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     int64_t wide = f->groups * b->group;
     sn_ix line = sn_ix_divc(m, p, wide), e = sn_ix_modc(m, p, wide);
-    sn_ix from = start_of_line(f, &into, i, line), at = sn_ix_fma(m, wide, f->g, e);
+    sn_ix from = start_of_line(f, i, line), at = sn_ix_fma(m, wide, f->g, e);
     sn_ix lead = sn_ix_modc(m, from, b->vector);
     into = sn_put_if(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
     copy_element(f, into, i, sn_ix_add(m, from, at), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
@@ -190,21 +177,6 @@ static void copy_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool maske
     copy_element(f, into, i, sn_ix_add(m, start_of(f, i), at), place, mask);
 }
 
-/* Vector p of the block's parts of rows. */
-static void copy_of_rows(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
-    sn_module *m = f->m;
-    const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    int64_t row = f->f.row, v = sn_least(b->vector, sn_pow2_divisor(row)), per = of_line(f, b);
-    sn_ix number = sn_ix_divc(m, p, per), first = sn_ix_scale(m, sn_ix_modc(m, p, per), v);
-    sn_ix group = sn_ix_fma(m, f->groups, f->g, number), from = sn_ix_fma(m, f->part, f->c, first);
-    if (f->cluster * f->part > row) into = sn_put_if(m, sn_at_end(f->k, into), from, sn_ix_const(m, row));
-    if (masked) into = sn_put_if(m, sn_at_end(f->k, into), group, sn_ix_const(m, f->f.along));
-    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", v, SN_AXIS_VECTOR);
-    sn_ix place = sn_ix_fma(m, f->part + b->vector, number, sn_ix_add(m, first, lane));
-    from = sn_ix_add(m, sn_ix_add(m, from, lane), sn_ix_fma(m, row, group, start_of(f, i)));
-    copy_element(f, into, i, from, sn_ix_fma(m, room(f, i), f->c, place), (sn_val){0});
-}
-
 /* The loops over every so-many-th of n, that thread number `thread` has; returns its number. */
 static sn_ix open_turns(flat *f, sn_stmt *into, int64_t n, sn_ix thread) {
     enum { MOST_UNROLL = 8 };
@@ -215,15 +187,14 @@ static sn_ix open_turns(flat *f, sn_stmt *into, int64_t n, sn_ix thread) {
     sn_ix uo = sn_open_loop_in(f->m, f->k, into, "uo", turns, SN_AXIS_SEQ);
     sn_ix u = sn_open_loop_in(f->m, f->k, into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
-    if (turns * unroll * threads == n) return p;
-    *into = sn_put_if(m, sn_at_end(f->k, *into), p, sn_ix_const(m, n));
-    return f->cluster > 1 ? sn_ix_min(m, p, sn_ix_const(m, n - 1)) : p; /* no place is another block's */
+    if (turns * unroll * threads > n) *into = sn_put_if(m, sn_at_end(f->k, *into), p, sn_ix_const(m, n));
+    return p;
 }
 
 static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     sn_stmt ends = into;
-    int64_t lines = lines_of(f, b), wide = f->groups * b->group;
+    int64_t lines = lines_of(b), wide = f->groups * b->group;
     if (b->moved && b->stored && masked) {
         sn_ix p = open_turns(f, &into, lines * wide, thread);
         store_single(f, into, i, p);
@@ -235,14 +206,11 @@ static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool maske
     } else {
         sn_ix p = open_turns(f, &into, vectors(f, i), thread);
         if (b->lines) copy_of_lines(f, into, i, p, masked);
-        else if (f->cluster > 1) copy_of_rows(f, into, i, p, masked);
         else copy_of_piece(f, into, i, p, masked);
     }
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
-    f->c = sn_ix_const(f->m, 0);
-    if (f->cluster > 1) f->c = sn_open_loop_in(f->m, f->k, &into, "c", f->cluster, SN_AXIS_CLUSTER);
     sn_ix y = sn_open_loop_in(f->m, f->k, &into, "y", f->sc->block_y, SN_AXIS_BLOCK_Y);
     sn_ix x = sn_open_loop_in(f->m, f->k, &into, "x", f->sc->block_x, SN_AXIS_BLOCK_X);
     sn_ix thread = sn_ix_fma(f->m, f->sc->block_x, y, x);
@@ -268,14 +236,12 @@ static void put_copies(flat *f, bool stored) {
 /* ---- the body ---- */
 
 static void bind_nest(flat *f, sn_schedule_nest *nest) {
-    sn_level levels[5];
+    sn_level levels[4];
     uint32_t n = 0;
     const sn_sched *sc = f->sc;
     int64_t share = f->f.by_columns ? sc->block_y : sc->block_x, v = sc->vector, step = share * v;
-    int64_t steps = sn_ceil_div(f->cluster > 1 ? f->part : nest->count, step),
-            unroll = sc->unroll < steps ? sc->unroll : steps;
+    int64_t steps = sn_ceil_div(nest->count, step), unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? sn_ceil_div(steps, unroll) : 0;
-    if (f->cluster > 1) levels[n++] = (sn_level){"c", f->cluster, f->part, SN_AXIS_CLUSTER};
     if (share > 1)
         levels[n++] =
             f->f.by_columns ? (sn_level){"y", share, v, SN_AXIS_BLOCK_Y} : (sn_level){"x", share, v, SN_AXIS_BLOCK_X};
@@ -416,10 +382,6 @@ static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
     if (!b->lines) {
         for (uint32_t k = 0; k < f->f.prefix; k++) zeros[k] = sn_ix_const(m, 0);
         e = sn_ix_addc(m, sn_ix_subst(m, e, f->axes, zeros, f->f.prefix), -b->base);
-        if (f->cluster > 1) {
-            sn_ix place = sn_ix_fma(m, f->part + b->vector, f->group, sn_ix_modc(m, e, f->part));
-            return sn_ix_fma(m, room(f, i), sn_ix_divc(m, e, f->part), place);
-        }
         return sn_ix_fma(m, b->group + b->gap, f->group, e);
     }
     sn_ix line = sn_ix_const(m, 0), within = sn_ix_scale(m, f->group, b->group), from = start_of(f, i);
@@ -437,10 +399,6 @@ static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
         line = sn_ix_fma(m, b->extents[at++], line, sn_ix_axis(m, ax));
     }
     if (b->moved) within = sn_ix_add(m, within, sn_ix_modc(m, from, b->vector));
-    if (f->cluster > 1) {
-        within = sn_ix_fma(m, room(f, i), sn_ix_divc(m, line, f->part), within);
-        line = sn_ix_modc(m, line, f->part);
-    }
     return sn_ix_fma(m, pitch(f, b), line, within);
 }
 
@@ -582,7 +540,7 @@ static void new_shared(flat *f) {
     for (uint32_t i = 0; i < f->f.n; i++) rooms[i] = takes_room_of(f, i);
     for (uint32_t i = 0; i < f->f.n; i++) {
         if (rooms[i] != UINT32_MAX) continue;
-        sn_ix size = sn_ix_const(f->m, f->cluster * room(f, i));
+        sn_ix size = sn_ix_const(f->m, room(f, i));
         const char *name = sn_strf(&f->m->arena, "%s_s%u", sn_kern_get(f->m, f->k)->name, i);
         f->shared[i] = sn_buf_new(f->m, name, sn_buf_get(f->m, f->f.bufs[i].buf)->dtype, SN_BUF_TEMP, &size, 1);
     }
@@ -602,13 +560,13 @@ static void size_shared(flat *f) {
         if (!r->buf.i) continue;
         for (i = 0; i < f->f.n && !sn_buf_eq(f->shared[i], r->buf); i++) {}
         if (i == f->f.n) continue;
-        int64_t end = sn_ceil_div(sn_ix_range(m, r->ix).hi + 1, f->cluster);
+        int64_t end = sn_ix_range(m, r->ix).hi + 1;
         if (end > rooms[i]) rooms[i] = end;
     }
     for (i = 0; i < f->f.n; i++) {
         sn_buf_rec *b = sn_buf_get(m, f->shared[i]);
         if ((int64_t)b->private_size >= rooms[i]) continue; /* of two that share it, the one with more */
-        b->shape[0] = b->size = sn_ix_const(m, f->cluster * rooms[i]);
+        b->shape[0] = b->size = sn_ix_const(m, rooms[i]);
         b->private_size = (uint32_t)rooms[i];
     }
 }
@@ -631,8 +589,6 @@ void sn_schedule_flat_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_schedule_find_flat(&f.f, cx, k, sh);
     for (uint32_t i = 0; i < f.f.outer.n; i++) f.axes[i] = sn_stmt_axis(cx->m, f.f.outer.at[i]);
     f.groups = sc->tile_m / f.f.inner;
-    f.cluster = sn_sched_cluster(sc);
-    f.part = f.cluster > 1 ? sn_schedule_flat_part(&f.f, sc) : f.f.row;
     f.blocks = sn_ceil_div(f.f.along, f.groups);
     f.whole = f.blocks;
     for (uint32_t i = 0; i < f.f.n; i++) {
