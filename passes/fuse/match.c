@@ -288,7 +288,7 @@ static bool goes_along_loop(const sn_fuse_match *mt, sn_module *m, const sn_acce
 }
 
 /* Does b alone turn what it reads? Tiles do that with whole lines; in rows of both either what is read or what is written would
- * be element by element, unless blocks have rows that are short enough to lie side by side (class flat). */
+ * be element by element, unless blocks have rows that are short enough to lie side by side, three blocks on a multiprocessor (class flat). */
 static bool turns_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_b, int64_t row) {
     bool along = false, across = false;
     uint32_t bytes = 0;
@@ -299,7 +299,8 @@ static bool turns_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_
         across |= !inside && goes_along_loop(mt, cx->m, &in_b->at[j], 0, mt->shared);
         if (inside) sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(cx->m, in_b->at[j].buf)->dtype));
     }
-    return along && across && row * bytes > SN_FLAT_ODD_ROW;
+    enum { BLOCKS = 3 };
+    return along && across && row * bytes > cx->target->shared_bytes / BLOCKS / (2 * SN_FLAT_SIDE);
 }
 
 /* Does the sum wait for a maximum alone? Then both are made in one reading (online-softmax). */

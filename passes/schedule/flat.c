@@ -32,6 +32,7 @@ typedef struct look {
     sn_pass_ctx *cx;
     sn_module *m;
     const sn_schedule_shape *sh;
+    sn_chain outer;
     uint32_t prefix; /* outer loops that count groups */
     int64_t extents[SN_MAX_CHAIN];
 } look;
@@ -62,7 +63,7 @@ static bool find_start(part *p, look *l, sn_ix e, const sn_chain *nest) {
     sn_axis axes[2 * SN_MAX_CHAIN];
     sn_ix zeros[2 * SN_MAX_CHAIN];
     uint32_t n = 0;
-    for (uint32_t k = 0; k < l->sh->outer.n; k++) axes[n++] = sn_stmt_axis(l->m, l->sh->outer.at[k]);
+    for (uint32_t k = 0; k < l->outer.n; k++) axes[n++] = sn_stmt_axis(l->m, l->outer.at[k]);
     for (uint32_t k = 0; k < nest->n; k++) axes[n++] = sn_stmt_axis(l->m, nest->at[k]);
     for (uint32_t k = 0; k < n; k++) zeros[k] = sn_ix_const(l->m, 0);
     if (!sn_ix_is_const(l->m, sn_ix_subst(l->m, e, axes, zeros, n), &p->is.base)) return false;
@@ -75,7 +76,7 @@ static bool find_groups(part *p, look *l, sn_ix e) {
     int64_t c, stride = 0;
     p->in_order = true;
     for (uint32_t k = l->prefix; k-- > 0;) {
-        if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), &c) || c < 0) return false;
+        if (!sn_ix_coef(l->m, e, sn_stmt_axis(l->m, l->outer.at[k]), &c) || c < 0) return false;
         p->is.others[k] = c;
         if (l->extents[k] == 1) continue;
         if (!stride && !c) return false; /* groups that have the same elements */
@@ -86,19 +87,38 @@ static bool find_groups(part *p, look *l, sn_ix e) {
     return p->is.group > 0;
 }
 
+/* Do the axes with strides below a group's count all of its elements in a line, side by side? They leave the list, in which those that
+ * count lines stay. */
+static bool take_cell(sn_schedule_flat_buf *is) {
+    int64_t cell = 1;
+    for (uint32_t k = 0; k < is->n_axes;) {
+        if (is->strides[k] != cell || cell == is->group) {
+            k++;
+            continue;
+        }
+        cell *= is->extents[k];
+        is->n_axes--;
+        for (uint32_t i = k; i < is->n_axes; i++)
+            is->strides[i] = is->strides[i + 1], is->extents[i] = is->extents[i + 1];
+        k = 0;
+    }
+    return cell == is->group;
+}
+
 /* Groups of a piece are apart from each other; those of lines are neighbours in lines that are apart. */
 static void find_part(part *p, look *l, sn_ix e, const sn_chain *nest) {
     *p = (part){.is = {.count = 1}, .fits = true};
     p->fits = !sn_ix_uses_vals(l->m, e) && find_start(p, l, e, nest) && find_groups(p, l, e);
-    for (uint32_t k = l->prefix; k < l->sh->outer.n; k++)
-        add_axis(p, l, e, sn_stmt_axis(l->m, l->sh->outer.at[k]), l->extents[k], false);
+    for (uint32_t k = l->prefix; k < l->outer.n; k++)
+        add_axis(p, l, e, sn_stmt_axis(l->m, l->outer.at[k]), l->extents[k], false);
     for (uint32_t k = 0; k < nest->n; k++)
         add_axis(p, l, e, sn_stmt_axis(l->m, nest->at[k]), sn_ix_value(l->m, sn_stmt_extent(l->m, nest->at[k])), true);
     if (!p->fits || !p->walks) return;
     p->is.reach = p->high - p->is.base + 1;
     if (p->in_order && p->is.reach <= p->is.group) return;
-    p->is.lines = p->is.group == 1;
-    for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= l->extents[l->prefix - 1];
+    int64_t line = sn_mul_clamped(p->is.group, l->extents[l->prefix - 1]);
+    p->is.lines = take_cell(&p->is) && p->is.n_axes > 0;
+    for (uint32_t k = 0; k < p->is.n_axes; k++) p->is.lines &= p->is.strides[k] >= line;
     p->fits = p->is.lines;
 }
 
@@ -146,7 +166,7 @@ static void drop(sn_schedule_flat *f, sn_buf b) {
 /* Has every group the same elements, as weights of a norm are? Those come from a cache. */
 static bool is_shared(const look *l, sn_ix e) {
     for (uint32_t k = 0; k < l->prefix; k++)
-        if (l->extents[k] > 1 && sn_ix_uses_axis(l->m, e, sn_stmt_axis(l->m, l->sh->outer.at[k]))) return false;
+        if (l->extents[k] > 1 && sn_ix_uses_axis(l->m, e, sn_stmt_axis(l->m, l->outer.at[k]))) return false;
     return !sn_ix_uses_vals(l->m, e);
 }
 
@@ -206,6 +226,7 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             if (!is_shared(l, r->ix)) w.all += bytes;
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
+            fits &= !(store && p.is.lines && p.is.group > 1 && goes_along(f, l, r, nest));
             if (fits && join(f, r->buf, &p, store)) w.flat += bytes;
             else if (store) {
                 drop(f, r->buf);
@@ -232,12 +253,20 @@ static bool stores_and_loads(const sn_module *m, sn_kern k) {
 
 /* ---- the groups ---- */
 
-/* Elements of a row that lie side by side and begin at multiples of so many, in all buffers. */
+static bool has_pieces(const sn_schedule_flat *f) {
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!f->bufs[i].lines) return true;
+    return false;
+}
+
+/* Elements of a row that lie side by side and begin at multiples of so many, in all pieces: beside lines, too, since threads that have
+ * columns store whole vectors of a row without meeting in a bank. */
 static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
     uint32_t v = 16;
-    if (f->inner > 1 || l->sh->scans || f->lines) return 1;
+    if (f->inner > 1 || l->sh->scans || (f->lines && (!has_pieces(f) || l->sh->max_count <= SN_FLAT_ALONE))) return 1;
     for (uint32_t i = 0; i < f->n; i++) {
         const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (b->lines) continue;
         v = b->side_by ? sn_least(v, sn_least(b->vector, sn_pow2_divisor(b->group))) : 1;
         if (v == 1) return 1;
     }
@@ -252,13 +281,13 @@ static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
 /* Has a row one thread? Short rows of bytes that are read once have: to put together what eight of them have takes longer. */
 static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     bool bytes = sh->n_nests == 1 && f->run == sh->max_count && f->run <= SN_FLAT_ALONE_BYTES;
-    return sh->scans || bytes || sh->max_count / f->vector <= SN_FLAT_ALONE;
+    return sh->scans || bytes || sh->max_count / (f->lines ? 1 : f->vector) <= SN_FLAT_ALONE;
 }
 
 /* Elements of a copy: whole 16 bytes, as far as bases and strides are multiples. */
 static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_schedule_flat_buf *b) {
-    uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype), wide = sn_widest(l->cx, size);
-    uint32_t whole = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / size;
+    uint32_t wide = sn_widest(l->cx, b->size);
+    uint32_t whole = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / b->size;
     if (wide < whole) wide = whole; /* bytes: a copy has no lanes */
     if (b->base) wide = sn_least(wide, sn_pow2_divisor(b->base));
     if (!b->lines) return f->along == f->groups ? wide : sn_least(wide, sn_pow2_divisor(f->along * b->group));
@@ -268,8 +297,16 @@ static uint32_t copy_vector(const sn_schedule_flat *f, const look *l, const sn_s
     return sn_least(wide, SN_FLAT_LINE);
 }
 
+/* Lines that begin anywhere come by the whole vectors around them. What a block has of a line is whole vectors long. */
+static void move_lines(sn_schedule_flat_buf *b, const look *l) {
+    if (!b->lines || b->vector * b->size >= SN_WIDE_ENOUGH) return;
+    b->moved = true;
+    b->vector = sn_least(sn_least(l->cx->target->vector_bytes, l->cx->target->io_align) / b->size, SN_FLAT_LINE);
+    b->gap = b->vector;
+}
+
 static void measure(sn_schedule_flat *f, const look *l) {
-    f->unit = f->lines ? SN_FLAT_LINE : 1;
+    f->unit = 1;
     f->run = INT64_MAX;
     f->words = true;
     f->piece = UINT32_MAX;
@@ -279,16 +316,18 @@ static void measure(sn_schedule_flat *f, const look *l) {
     for (uint32_t i = 0; i < f->n; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
         rows += !b->lines && b->side_by;
-        uint32_t size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
+        b->size = sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
         b->vector = copy_vector(f, l, b);
+        move_lines(b, l);
         if (!b->lines) b->count = b->group;
-        uint32_t even = sn_least(b->vector, sn_pow2_divisor(b->group));
-        if (!b->lines && b->vector / even > f->unit) f->unit = b->vector / even;
-        f->words &= size >= SN_WORD;
-        int64_t run = (f->inner > 1 ? f->inner : b->group) * size;
+        uint32_t even = b->lines ? SN_FLAT_LINE : b->vector;
+        even /= sn_least(even, sn_pow2_divisor(b->group));
+        if (even > f->unit) f->unit = even;
+        f->words &= b->size >= SN_WORD;
+        int64_t run = (f->inner > 1 ? f->inner : b->group) * b->size;
         if (run < f->run) f->run = run;
-        if (b->vector * size < f->piece) f->piece = b->vector * size;
-        bytes = sn_add_clamped(bytes, sn_mul_clamped(b->count, size));
+        if (b->vector * b->size < f->piece) f->piece = b->vector * b->size;
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(b->count, b->size));
     }
     f->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
     f->turns = rows && rows < f->n;
@@ -296,42 +335,134 @@ static void measure(sn_schedule_flat *f, const look *l) {
     f->by_columns = f->lines || (f->inner > 1 && !f->direct) || is_alone(l->sh, f);
 }
 
+/* Where the access of a nest is in a group, over the axes of the first nest, if they count alike. */
+static bool place_in_group(sn_ix *out, sn_module *m, const sn_schedule_shape *sh, const sn_schedule_flat_buf *b,
+                           sn_ix e, const sn_chain *nest) {
+    const sn_chain *first = &sh->nests[0].chain;
+    sn_axis axes[SN_MAX_CHAIN];
+    sn_ix with[SN_MAX_CHAIN];
+    if (nest->n != first->n) return false;
+    for (uint32_t k = 0; k < nest->n; k++) {
+        if (!sn_ix_eq(sn_stmt_extent(m, nest->at[k]), sn_stmt_extent(m, first->at[k]))) return false;
+        axes[k] = sn_stmt_axis(m, nest->at[k]);
+        with[k] = sn_ix_axis(m, sn_stmt_axis(m, first->at[k]));
+    }
+    *out = sn_ix_addc(m, sn_ix_subst(m, e, axes, with, nest->n), -b->base);
+    return true;
+}
+
+/* Is the only element of both that a thread accesses at a position of a row the one that stands there, and is none loaded behind the
+ * store? Then what is stored may take the place of what was loaded: nobody else reads it. */
+bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const sn_schedule_shape *sh, uint32_t in,
+                                  uint32_t out) {
+    sn_ix place = {0}, here;
+    bool stored = false;
+    for (uint32_t k = 0; k < sh->n_nests; k++) {
+        const sn_schedule_nest *nest = &sh->nests[k];
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (!sn_is_access(r)) continue;
+            bool loads = sn_buf_eq(r->buf, f->bufs[in].buf);
+            if (!loads && !sn_buf_eq(r->buf, f->bufs[out].buf)) continue;
+            if (loads && stored) return false;
+            stored |= !loads;
+            if (!place_in_group(&here, m, sh, &f->bufs[loads ? in : out], r->ix, &nest->chain)) return false;
+            if (place.i && !sn_ix_eq(here, place)) return false;
+            place = here;
+        }
+    }
+    return true;
+}
+
+/* Lines that are stored where others were read. */
+static void share_places(sn_schedule_flat *f, const look *l) {
+    for (uint32_t i = 0; i < f->n; i++)
+        for (uint32_t k = 0; k < f->n && f->bufs[i].lines && f->bufs[i].stored; k++) {
+            const sn_schedule_flat_buf *a = &f->bufs[k];
+            sn_schedule_flat_buf *b = &f->bufs[i];
+            bool alike = a->lines && !a->stored && same_lines(a, b) && a->group == b->group && a->gap == b->gap &&
+                         a->moved == b->moved && a->vector == b->vector && !l->sh->scans;
+            for (uint32_t p = 0; p + 1 < f->prefix; p++) alike &= a->others[p] == b->others[p];
+            bool taken = false;
+            for (uint32_t o = 0; o < i; o++) taken |= f->bufs[o].takes == k + 1;
+            alike &= sn_buf_get(l->m, a->buf)->dtype == sn_buf_get(l->m, b->buf)->dtype;
+            if (alike && !taken && !b->takes && sn_schedule_flat_same_places(f, l->m, l->sh, k, i)) b->takes = k + 1;
+        }
+}
+
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
- * banks. A piece between rows spreads them; rows are whole pieces there. */
-static void spread_rows(sn_schedule_flat *f, const look *l) {
+ * banks. A piece between rows spreads them; rows are whole pieces there. So does one between lines that lanes have one each of. */
+static void spread_rows(sn_schedule_flat *f) {
     enum { MEET = 32 };
+    for (uint32_t i = 0; i < f->n && f->inner > 1; i++)
+        if (f->bufs[i].lines) f->bufs[i].gap = f->bufs[i].vector;
     for (uint32_t i = 0; i < f->n && f->by_columns && f->inner == 1; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
         if (b->lines) continue;
-        int64_t bytes = b->group * sn_dtype_bytes(sn_buf_get(l->m, b->buf)->dtype);
-        if (bytes % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
+        if (b->group * b->size % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
     }
 }
 
-static bool has_pieces(const sn_schedule_flat *f) {
-    for (uint32_t i = 0; i < f->n; i++)
-        if (!f->bufs[i].lines) return true;
-    return false;
+/* Are all of them lines of columns that begin anywhere, and that one thread each loads and stores? Other lines alone are columns, of which
+ * class outer has more. */
+static bool are_moved(const sn_schedule_flat *f, const sn_schedule_shape *sh) {
+    bool stored = false;
+    if (sh->one_thread || sh->max_count > SN_FLAT_ALONE) return false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (!f->bufs[i].moved || f->bufs[i].group > 1) return false;
+        stored |= f->bufs[i].stored;
+    }
+    return stored && !f->direct;
 }
 
-/* Groups of as few rows as make pieces of all buffers, if a block has room for one; else those of some buffers. Lines alone
- * are columns, of which class outer has more. */
-void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
-    look l = {.m = cx->m, .cx = cx, .sh = sh};
+/* Bytes of shared memory of so many groups. */
+static int64_t room_for(const sn_schedule_flat *f, int64_t groups) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (b->takes) continue;
+        int64_t n = sn_mul_clamped(groups, b->count), gaps = b->lines ? b->count / b->group : groups;
+        bytes = sn_add_clamped(bytes, sn_mul_clamped(sn_add_clamped(n, sn_mul_clamped(gaps, b->gap)), b->size));
+    }
+    return bytes;
+}
+
+/* Bytes of shared memory of a block: two of them at least have room, one loads. */
+static int64_t room_of(const sn_pass_ctx *cx) { return (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; }
+
+/* With the outer loops in the order of `l`. Groups of as few rows as make pieces of all buffers, if a block has room for one; else those of
+ * some buffers. */
+static void find_in_order(sn_schedule_flat *out, look *l) {
     int64_t inner = 1;
     *out = (sn_schedule_flat){0};
-    if (!sh->n_nests || !sh->outer.n || !sh->all_perfect || sh->mixed || stores_and_loads(cx->m, k)) return;
-    for (uint32_t p = 0; p < sh->outer.n; p++)
-        l.extents[p] = sn_ix_value(cx->m, sn_stmt_extent(cx->m, sh->outer.at[p]));
-    for (l.prefix = sh->outer.n; l.prefix > 0; l.prefix--) {
-        sn_schedule_flat f = {.prefix = l.prefix, .inner = inner, .groups = sh->rows / inner};
-        inner = sn_mul_clamped(inner, l.extents[l.prefix - 1]);
-        if (!find_bufs(&f, &l) || !has_pieces(&f)) continue;
-        measure(&f, &l);
-        spread_rows(&f, &l);
-        bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= cx->target->shared_bytes / 2;
+    for (uint32_t p = 0; p < l->outer.n; p++) l->extents[p] = sn_ix_value(l->m, sn_stmt_extent(l->m, l->outer.at[p]));
+    for (l->prefix = l->outer.n; l->prefix > 0; l->prefix--) {
+        sn_schedule_flat f = {.outer = l->outer, .prefix = l->prefix, .inner = inner, .groups = l->sh->rows / inner};
+        inner = sn_mul_clamped(inner, l->extents[l->prefix - 1]);
+        if (!find_bufs(&f, l)) continue;
+        measure(&f, l);
+        if (!has_pieces(&f) && !are_moved(&f, l->sh)) continue;
+        spread_rows(&f);
+        share_places(&f, l);
+        bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= l->cx->target->shared_bytes / 2;
         if (fits || !out->n) *out = f;
         if (fits) return;
+    }
+}
+
+/* What a block has no room for in the kernel's order may be rows of groups that another one of the loops counts, as where what leads in a
+ * result lies innermost in what it is made of: the loops that lead are inside then, one after the other. */
+void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    look l = {.m = cx->m, .cx = cx, .sh = sh, .outer = sh->outer};
+    *out = (sn_schedule_flat){0};
+    if (!sh->n_nests || !sh->outer.n || !sh->all_perfect || sh->mixed || stores_and_loads(cx->m, k)) return;
+    find_in_order(out, &l);
+    for (uint32_t i = 1; i < sh->outer.n && (!out->n || room_for(out, out->unit) > room_of(cx)); i++) {
+        sn_schedule_flat f;
+        for (uint32_t p = 0; p < sh->outer.n; p++) l.outer.at[p] = sh->outer.at[(p + i) % sh->outer.n];
+        find_in_order(&f, &l);
+        if (f.n && has_pieces(&f) && (f.lines || f.direct) && room_for(&f, f.unit) <= room_of(cx)) *out = f;
     }
 }
 
@@ -358,31 +489,53 @@ static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sc
     bool narrow = sn_pow2_divisor(f->run) < SN_WIDE_ENOUGH && f->groups >= SN_SPLIT_ENOUGH * cx->target->units;
     narrow &= f->words || is_alone(sh, f); /* single halves of shared memory take as long as those of memory */
     int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
-    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most);
+    bool plain = sh->n_nests == 1 && !f->words && !narrow; /* whose lanes have vectors of columns in class outer */
+    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most && !plain);
     bool odd = f->run % cx->target->vector_bytes != 0;
     if (!odd && f->vector == 1 && !is_alone(sh, f) && f->run % SN_LINE == 0)
         return false; /* eight threads have 16 bytes each */
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
 }
 
-/* Bytes of shared memory of a block: two of them at least have room, one loads. */
-static int64_t room_of(const sn_pass_ctx *cx) { return (cx->target->shared_bytes - SN_SHARED_SLOTS) / 2; }
+/* Elements that a group has of a line, at least, and bytes. */
+static void least_of_lines(const sn_schedule_flat *f, int64_t *elements, int64_t *bytes) {
+    *elements = *bytes = INT64_MAX;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (!b->lines) continue;
+        if (b->group < *elements) *elements = b->group;
+        if (b->group * b->size < *bytes) *bytes = b->group * b->size;
+    }
+}
 
-/* Bytes of the narrowest element that lies in lines. */
-static uint32_t least_of_lines(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
-    uint32_t least = 0;
-    for (uint32_t i = 0; i < f->n; i++)
-        if (f->bufs[i].lines) sn_schedule_smaller(&least, sn_dtype_bytes(sn_buf_get(cx->m, f->bufs[i].buf)->dtype));
-    return least;
+/* Groups of which all lines are so many sectors. */
+static int64_t groups_of_sectors(const sn_schedule_flat *f, int64_t sectors) {
+    int64_t n = f->unit;
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t bytes = f->bufs[i].group * f->bufs[i].size, of = sn_ceil_div(sectors * SN_SECTOR, bytes);
+        if (f->bufs[i].lines && of > n) n = sn_ceil_div(of, f->unit) * f->unit;
+    }
+    return n;
+}
+
+/* Groups of which lines that begin anywhere are four sectors, where three blocks have room for them, or two: they come with one more. */
+static int64_t choose_moved(const sn_pass_ctx *cx, const sn_schedule_flat *f, int64_t least) {
+    int64_t four = groups_of_sectors(f, 4), two = groups_of_sectors(f, 2);
+    bool moved = false;
+    for (uint32_t i = 0; i < f->n; i++) moved |= f->bufs[i].moved;
+    if (moved && four > least && room_for(f, four) * 3 <= room_of(cx) * 2) return four;
+    return moved && two > least && room_for(f, two) <= room_of(cx) ? two : least;
 }
 
 /* Of lines: as much of each as fills a block, but sides of a sector at least, with little left over at their ends; twice that
  * where it fits. */
 static int64_t choose_side(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
-    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit, least = SN_FLAT_SIDE;
+    int64_t most = sn_pow2_floor(SN_FLAT_BLOCK / f->bytes), n = f->unit, elements, bytes;
+    least_of_lines(f, &elements, &bytes);
+    int64_t least = choose_moved(cx, f, sn_ceil_div(sn_ceil_div(SN_FLAT_SIDE, elements), f->unit) * f->unit);
     for (int64_t side = f->unit; side <= most && side < 2 * f->along; side *= 2)
         if (side <= 2 * f->unit || sn_ceil_div(f->along, side) * side * 4 <= f->along * 5) n = side;
-    if (sn_mul_clamped(least, f->bytes) > room_of(cx) && f->unit * least_of_lines(cx, f) >= SN_SECTOR) least = f->unit;
+    if (room_for(f, least) > room_of(cx) && f->unit * bytes >= SN_SECTOR) least = f->unit;
     return n < least && f->along >= least ? least : n;
 }
 
@@ -394,11 +547,37 @@ static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
     return n > f->unit ? n : f->unit;
 }
 
-/* What is stored as it is has the lanes of a warp side by side. */
+/* Words of a bank that a warp wants at once where each x of its lanes have a row, one element after the other. */
+static int64_t words_of_bank(const sn_schedule_flat *f, uint32_t x) {
+    enum { BANKS = 32 };
+    int64_t most = 1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t last[BANKS] = {0}, words[BANKS] = {0}, size = f->bufs[i].size;
+        for (int64_t lane = 0; lane < SN_WARP; lane++) {
+            int64_t word = (lane / x * (f->bufs[i].group + f->bufs[i].gap) + lane % x) * size / SN_WORD;
+            int64_t *n = &words[word % BANKS];
+            *n += !*n || last[word % BANKS] != word;
+            last[word % BANKS] = word;
+            if (*n > most) most = *n;
+        }
+    }
+    return most;
+}
+
+/* Threads of a row of about FLAT_STEPS elements each; more, if those of fewer rows meet in fewer banks and that takes less. What is stored as it
+ * is has the lanes of a warp side by side. */
 static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     if (f->direct) return sn_least(sn_pow2_ceil(sh->max_count), SN_WARP);
-    uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS));
-    return x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
+    uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS)), best;
+    x = best = x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
+    int64_t least = INT64_MAX;
+    for (; x <= SN_WARP && f->vector == 1; x *= 2) {
+        int64_t steps = sn_ceil_div(sh->max_count, x), exchange = SN_FLAT_EXCHANGE;
+        for (uint32_t with = 1; with < x; with *= 2) exchange += SN_FLAT_EXCHANGE;
+        int64_t cycles = (2 * steps * words_of_bank(f, x) + exchange) * x;
+        if (cycles < least) least = cycles, best = x;
+    }
+    return best;
 }
 
 /* Rows that are done at a time when a row has `each` threads: all, or equal parts. */
@@ -410,10 +589,16 @@ static uint32_t rows_at_a_time(int64_t rows, int64_t each) {
 
 /* Threads that share columns: as many more as shared memory leaves a multiprocessor without, whose few blocks are large. */
 static uint32_t threads_of_columns(const sn_pass_ctx *cx, const sn_schedule_flat *f, uint32_t rows) {
-    int64_t bytes = sn_mul_clamped(rows / f->inner, f->bytes) + SN_SHARED_RESERVED;
+    int64_t bytes = room_for(f, rows / f->inner) + SN_SHARED_RESERVED;
     int64_t blocks = (cx->target->shared_bytes + SN_SHARED_SYSTEM) / bytes, threads = SN_FLAT_THREADS;
     while (threads * 2 <= cx->target->max_threads && blocks * threads * 2 <= SN_COLUMN_RESIDENT) threads *= 2;
     return (uint32_t)threads;
+}
+
+/* Threads of rows that one thread does: all turns alike, where that can be. */
+static uint32_t threads_alone(uint32_t rows) {
+    uint32_t turns = (uint32_t)sn_ceil_div(rows, SN_FLAT_THREADS / 2);
+    return rows % turns ? SN_FLAT_THREADS / 2 : rows / turns;
 }
 
 static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f,
@@ -423,7 +608,7 @@ static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
         return;
     }
-    if (!sc->block_x) sc->block_x = is_alone(sh, f) ? sn_least(sc->tile_m, SN_FLAT_THREADS / 2) : sc->tile_m;
+    if (!sc->block_x) sc->block_x = is_alone(sh, f) ? threads_alone(sc->tile_m) : sc->tile_m;
     if (sc->block_y) return;
     sc->block_y = 1;
     uint32_t most = threads_of_columns(cx, f, sc->tile_m);
@@ -467,7 +652,7 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     if (sc->tile_m % unit)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld",
                        name, sc->tile_m, (long long)unit);
-    if (!sc->tile_m || sn_mul_clamped(sc->tile_m / f->inner, f->bytes) > room)
+    if (!sc->tile_m || room_for(f, sc->tile_m / f->inner) > room)
         return sn_fail(env, SN_ERROR_ARGUMENT,
                        "kernel %s: %u rows of the schedule's tile_m take more than %lld bytes of shared memory", name,
                        sc->tile_m, (long long)room);
@@ -492,7 +677,7 @@ static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const 
     uint32_t at_a_time = f->by_columns ? sc->block_x : sc->block_y, share = f->by_columns ? sc->block_y : sc->block_x;
     if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
         return false;
-    return sn_mul_clamped(sc->tile_m / f->inner, f->bytes) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
+    return room_for(f, sc->tile_m / f->inner) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
 }
 
 /* Other candidates: half as many rows a block, and twice as many. */

@@ -36,13 +36,30 @@ typedef struct flat {
 
 /* ---- copies ---- */
 
-/* Elements of a block in a buffer. */
+/* Elements of shared memory from line to line. */
+static int64_t pitch(const flat *f, const sn_schedule_flat_buf *b) { return f->groups * b->group + b->gap; }
+
+/* Lines that a block copies, and vectors of each. */
+static int64_t lines_of(const sn_schedule_flat_buf *b) { return b->count / b->group; }
+static int64_t of_line(const flat *f, const sn_schedule_flat_buf *b) {
+    return f->groups * b->group / b->vector + b->moved;
+}
+
+/* Elements of a block in a buffer; what they take of shared memory; vectors that they are. */
 static int64_t piece(const flat *f, uint32_t i) { return f->groups * f->f.bufs[i].count; }
+static int64_t room(const flat *f, uint32_t i) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    return b->lines ? lines_of(b) * pitch(f, b) : piece(f, i);
+}
+static int64_t vectors(const flat *f, uint32_t i) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    return b->lines ? lines_of(b) * of_line(f, b) : piece(f, i) / b->vector;
+}
 
 /* Groups times what one has, up to the last element that is touched. Where loads have masks the buffer may end before. */
 static int64_t touched(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    if (b->lines) return f->f.along;
+    if (b->lines) return f->f.along * b->group;
     int64_t n = (f->f.along - 1) * b->group + b->reach, size = sn_ix_value(f->m, sn_buf_get(f->m, b->buf)->size);
     return f->f.lines || n < size - b->base ? n : size - b->base;
 }
@@ -72,40 +89,125 @@ static sn_ix start_of(flat *f, uint32_t i) {
     return e;
 }
 
-/* Vector p of the block's part: which elements it has. */
-static void copy_vector(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
+/* Where line number `line` begins, without what `g` adds. */
+static sn_ix start_of_line(flat *f, uint32_t i, sn_ix line) {
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    int64_t v = b->vector, per_line = b->lines ? f->groups / v : 0;
-    sn_ix lane = sn_open_loop_in(f->m, f->k, &into, "v", v, SN_AXIS_VECTOR);
-    sn_ix place = sn_ix_fma(m, v, p, lane), from = start_of(f, i), at;
-    if (b->lines) {
-        sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES];
-        for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
-        sn_ix_unflatten(m, sn_ix_divc(m, p, per_line), extents, b->n_axes, parts);
-        for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
-        at = sn_ix_fma(m, f->groups, f->g, sn_ix_fma(m, v, sn_ix_modc(m, p, per_line), lane));
-    } else {
-        at = sn_ix_fma(m, piece(f, i), f->g, place);
-        if (b->gap) place = sn_ix_fma(m, b->gap, sn_ix_divc(m, p, b->group / v), place);
-    }
-    sn_val mask = {0};
-    if (masked) mask = sn_put_in(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
-    copy_element(f, into, i, sn_ix_add(m, from, at), place, mask);
+    sn_ix extents[SN_FLAT_AXES], parts[SN_FLAT_AXES], from = start_of(f, i);
+    for (uint32_t k = 0; k < b->n_axes; k++) extents[k] = sn_ix_const(m, b->extents[k]);
+    sn_ix_unflatten(m, line, extents, b->n_axes, parts);
+    for (uint32_t k = 0; k < b->n_axes; k++) from = sn_ix_fma(m, b->strides[k], parts[k], from);
+    return from;
 }
 
-/* What thread number `thread` copies of a buffer: every so-many-th vector. */
-static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
+/* Where elements of a line are in shared memory. */
+static sn_ix place_in_line(flat *f, uint32_t i, sn_ix line, sn_ix within) {
+    return sn_ix_fma(f->m, pitch(f, &f->f.bufs[i]), line, within);
+}
+
+/* Vector p of the block's lines: those that begin inside of one come with it, as far as the buffer goes. */
+static void copy_of_lines(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_ix line = sn_ix_divc(m, p, of_line(f, b)), q = sn_ix_modc(m, p, of_line(f, b));
+    sn_ix from = start_of_line(f, i, line), size = sn_buf_get(m, b->buf)->size;
+    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", b->vector, SN_AXIS_VECTOR);
+    sn_ix within = sn_ix_fma(m, b->vector, q, lane), at = sn_ix_fma(m, f->groups * b->group, f->g, within);
+    sn_val mask = {0};
+    if (b->moved) {
+        sn_ix first = sn_ix_divc(m, sn_ix_fma(m, f->groups * b->group, f->g, from), b->vector);
+        from = sn_ix_fma(m, b->vector, first, within);
+        if (sn_ix_range(m, from).hi >= sn_ix_value(m, size)) mask = sn_put_in(m, sn_at_end(f->k, into), from, size);
+    } else {
+        from = sn_ix_add(m, from, at);
+        if (masked) mask = sn_put_in(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
+    }
+    copy_element(f, into, i, from, place_in_line(f, i, line, within), mask);
+}
+
+/* Vector p of those that lines which begin inside of one have whole. */
+static void store_whole(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t wide = f->groups * b->group, v = b->vector;
+    sn_ix line = sn_ix_divc(m, p, wide / v), q = sn_ix_modc(m, p, wide / v);
+    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, i, line));
+    sn_ix late = sn_ix_divc(m, sn_ix_addc(m, sn_ix_modc(m, start, v), v - 1), v);
+    into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_add(m, q, late), sn_ix_const(m, wide / v));
+    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", v, SN_AXIS_VECTOR);
+    sn_ix number = sn_ix_add(m, q, sn_ix_divc(m, sn_ix_addc(m, start, v - 1), v));
+    sn_ix place = place_in_line(f, i, line, sn_ix_fma(m, v, sn_ix_add(m, q, late), lane));
+    copy_element(f, into, i, sn_ix_fma(m, v, number, lane), place, (sn_val){0});
+}
+
+/* Element p of what is left at both ends of such lines: together a vector. */
+static void store_ends(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t wide = f->groups * b->group, v = b->vector;
+    sn_ix line = sn_ix_divc(m, p, v), e = sn_ix_modc(m, p, v);
+    sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, i, line)), lead = sn_ix_modc(m, start, v);
+    into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_addc(m, lead, -1), sn_ix_const(m, v));
+    e = sn_ix_fma(m, wide - v, sn_ix_divc(m, sn_ix_add(m, e, lead), v), e);
+    copy_element(f, into, i, sn_ix_add(m, start, e), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
+}
+
+/* Element p of such lines, of which the last block has less. */
+static void store_single(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t wide = f->groups * b->group;
+    sn_ix line = sn_ix_divc(m, p, wide), e = sn_ix_modc(m, p, wide);
+    sn_ix from = start_of_line(f, i, line), at = sn_ix_fma(m, wide, f->g, e);
+    sn_ix lead = sn_ix_modc(m, from, b->vector);
+    into = sn_put_if(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
+    copy_element(f, into, i, sn_ix_add(m, from, at), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
+}
+
+/* Vector p of the block's piece. */
+static void copy_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    int64_t v = b->vector;
+    sn_ix lane = sn_open_loop_in(f->m, f->k, &into, "v", v, SN_AXIS_VECTOR);
+    sn_ix place = sn_ix_fma(m, v, p, lane), at = sn_ix_fma(m, piece(f, i), f->g, place);
+    if (b->gap) place = sn_ix_fma(m, b->gap, sn_ix_divc(m, p, b->group / v), place);
+    sn_val mask = {0};
+    if (masked) mask = sn_put_in(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
+    copy_element(f, into, i, sn_ix_add(m, start_of(f, i), at), place, mask);
+}
+
+/* The loops over every so-many-th of n, that thread number `thread` has; returns its number. */
+static sn_ix open_turns(flat *f, sn_stmt *into, int64_t n, sn_ix thread) {
     enum { MOST_UNROLL = 8 };
     sn_module *m = f->m;
-    int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y, n = piece(f, i) / f->f.bufs[i].vector;
+    int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y;
     int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL),
             unroll = sn_ceil_div(steps, turns);
-    sn_ix uo = sn_open_loop_in(f->m, f->k, &into, "uo", turns, SN_AXIS_SEQ);
-    sn_ix u = sn_open_loop_in(f->m, f->k, &into, "u", unroll, SN_AXIS_UNROLL);
+    sn_ix uo = sn_open_loop_in(f->m, f->k, into, "uo", turns, SN_AXIS_SEQ);
+    sn_ix u = sn_open_loop_in(f->m, f->k, into, "u", unroll, SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(m, threads, sn_ix_fma(m, unroll, uo, u), thread);
-    if (turns * unroll * threads > n) into = sn_put_if(m, sn_at_end(f->k, into), p, sn_ix_const(m, n));
-    copy_vector(f, into, i, p, masked);
+    if (turns * unroll * threads > n) *into = sn_put_if(m, sn_at_end(f->k, *into), p, sn_ix_const(m, n));
+    return p;
+}
+
+static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_stmt ends = into;
+    int64_t lines = lines_of(b), wide = f->groups * b->group;
+    if (b->moved && b->stored && masked) {
+        sn_ix p = open_turns(f, &into, lines * wide, thread);
+        store_single(f, into, i, p);
+    } else if (b->moved && b->stored) {
+        sn_ix p = open_turns(f, &into, lines * (wide / b->vector), thread);
+        store_whole(f, into, i, p);
+        p = open_turns(f, &ends, lines * b->vector, thread);
+        store_ends(f, ends, i, p);
+    } else {
+        sn_ix p = open_turns(f, &into, vectors(f, i), thread);
+        if (b->lines) copy_of_lines(f, into, i, p, masked);
+        else copy_of_piece(f, into, i, p, masked);
+    }
 }
 
 static void put_copies_of(flat *f, sn_stmt into, bool stored, bool masked) {
@@ -282,16 +384,22 @@ static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
         e = sn_ix_addc(m, sn_ix_subst(m, e, f->axes, zeros, f->f.prefix), -b->base);
         return sn_ix_fma(m, b->group + b->gap, f->group, e);
     }
-    sn_ix line = sn_ix_const(m, 0);
-    uint32_t n = f->sh->outer.n - f->f.prefix + nest->n;
+    sn_ix line = sn_ix_const(m, 0), within = sn_ix_scale(m, f->group, b->group), from = start_of(f, i);
+    uint32_t n = f->f.outer.n - f->f.prefix + nest->n;
     for (uint32_t k = 0, at = 0; k < n; k++) {
         uint32_t outer = f->f.prefix + k;
-        sn_axis ax = outer < f->sh->outer.n ? f->axes[outer] : sn_stmt_axis(m, nest->at[outer - f->sh->outer.n]);
+        sn_axis ax = outer < f->f.outer.n ? f->axes[outer] : sn_stmt_axis(m, nest->at[outer - f->f.outer.n]);
         int64_t c, extent = sn_ix_value(m, sn_axis_get(m, ax)->extent);
         if (!sn_ix_coef(m, e, ax, &c) || !c || extent < 2) continue;
+        if (c < b->group) {
+            within = sn_ix_fma(m, c, sn_ix_axis(m, ax), within);
+            continue;
+        }
+        from = sn_ix_fma(m, c, sn_ix_axis(m, ax), from);
         line = sn_ix_fma(m, b->extents[at++], line, sn_ix_axis(m, ax));
     }
-    return sn_ix_fma(m, f->groups, line, f->group);
+    if (b->moved) within = sn_ix_add(m, within, sn_ix_modc(m, from, b->vector));
+    return sn_ix_fma(m, pitch(f, b), line, within);
 }
 
 /* Is the access of a nest one of those that were found? What stands outside of nests is accessed as it is. */
@@ -364,8 +472,8 @@ static void open_rows(flat *f, sn_stmt *into, const sn_stmt_vec *body) {
 static void find_outer(flat *f, sn_ix *with) {
     sn_module *m = f->m;
     sn_ix extents[SN_MAX_CHAIN], group = sn_ix_fma(m, f->groups, f->g, f->group);
-    uint32_t n = f->sh->outer.n, p = f->f.prefix;
-    for (uint32_t k = 0; k < n; k++) extents[k] = sn_stmt_extent(m, f->sh->outer.at[k]);
+    uint32_t n = f->f.outer.n, p = f->f.prefix;
+    for (uint32_t k = 0; k < n; k++) extents[k] = sn_stmt_extent(m, f->f.outer.at[k]);
     if (f->f.lines) {
         for (uint32_t k = 0; k + 1 < p; k++) with[k] = f->origin[k];
         with[p - 1] = group;
@@ -387,52 +495,12 @@ static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
     if (partial) mask = sn_put_in(m, sn_at_end(f->k, into), along, sn_ix_const(m, f->f.along));
     for (uint32_t i = 0; i < body->n; i++) sn_stmt_insert(m, sn_at_end(f->k, into), body->at[i]);
     for (uint32_t i = 0; i < sh->n_nests; i++) redirect_nest(f, &sh->nests[i]);
-    for (uint32_t i = 0; i < body->n; i++) sn_stmt_subst(m, body->at[i], f->axes, with, sh->outer.n);
+    for (uint32_t i = 0; i < body->n; i++) sn_stmt_subst(m, body->at[i], f->axes, with, f->f.outer.n);
     for (uint32_t i = 0; i < sh->n_nests; i++) bind_nest(f, &sh->nests[i]);
     keep_elements(f, sh, sn_stmt_get(m, f->grid)->last);
     keep_weights(f, sh);
     for (uint32_t i = 0; i < f->f.n; i++) sn_buf_get(m, f->shared[i])->scope = SN_BUF_SHARED;
     if (partial) sn_mask_moved(f->cx, f->k, into, mask);
-}
-
-/* Where the access of a nest is in a group, over the axes of the first nest, if they count alike. */
-static bool place_in_group(sn_ix *out, const flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
-    sn_module *m = f->m;
-    const sn_chain *first = &f->sh->nests[0].chain;
-    sn_axis axes[SN_MAX_CHAIN];
-    sn_ix with[SN_MAX_CHAIN];
-    if (nest->n != first->n) return false;
-    for (uint32_t k = 0; k < nest->n; k++) {
-        if (!sn_ix_eq(sn_stmt_extent(m, nest->at[k]), sn_stmt_extent(m, first->at[k]))) return false;
-        axes[k] = sn_stmt_axis(m, nest->at[k]);
-        with[k] = sn_ix_axis(m, sn_stmt_axis(m, first->at[k]));
-    }
-    *out = sn_ix_addc(m, sn_ix_subst(m, e, axes, with, nest->n), -f->f.bufs[i].base);
-    return true;
-}
-
-/* Is the only element of both that a thread accesses at a position of a row the one that stands there, and is none loaded behind the
- * store? Then what is stored may take the place of what was loaded: nobody else reads it. */
-static bool same_places(const flat *f, uint32_t in, uint32_t out) {
-    sn_module *m = f->m;
-    sn_ix place = {0}, here;
-    bool stored = false;
-    for (uint32_t k = 0; k < f->sh->n_nests; k++) {
-        const sn_schedule_nest *nest = &f->sh->nests[k];
-        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (!sn_is_access(r)) continue;
-            bool loads = sn_buf_eq(r->buf, f->f.bufs[in].buf);
-            if (!loads && !sn_buf_eq(r->buf, f->f.bufs[out].buf)) continue;
-            if (loads && stored) return false;
-            stored |= !loads;
-            if (!place_in_group(&here, f, loads ? in : out, r->ix, &nest->chain)) return false;
-            if (place.i && !sn_ix_eq(here, place)) return false;
-            place = here;
-        }
-    }
-    return true;
 }
 
 /* Do the threads of a row walk all of its nests without a test? Where one does not hold, a load reads what is another thread's. */
@@ -454,8 +522,11 @@ static uint32_t takes_room_of(const flat *f, uint32_t out) {
     for (uint32_t i = 0; i < f->f.n; i++) {
         const sn_schedule_flat_buf *a = &f->f.bufs[i];
         bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap;
+        if (b->takes) return b->takes - 1;
         if (!alike || !b->stored || a->lines || b->lines || f->sh->scans || !is_whole(f)) continue;
-        if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype || !same_places(f, i, out)) continue;
+        if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype ||
+            !sn_schedule_flat_same_places(&f->f, f->m, f->sh, i, out))
+            continue;
         bool taken = false;
         for (uint32_t k = 0; k < out; k++) taken |= f->f.bufs[k].stored && takes_room_of(f, k) == i;
         if (!taken) return i;
@@ -469,7 +540,7 @@ static void new_shared(flat *f) {
     for (uint32_t i = 0; i < f->f.n; i++) rooms[i] = takes_room_of(f, i);
     for (uint32_t i = 0; i < f->f.n; i++) {
         if (rooms[i] != UINT32_MAX) continue;
-        sn_ix size = sn_ix_const(f->m, piece(f, i));
+        sn_ix size = sn_ix_const(f->m, room(f, i));
         const char *name = sn_strf(&f->m->arena, "%s_s%u", sn_kern_get(f->m, f->k)->name, i);
         f->shared[i] = sn_buf_new(f->m, name, sn_buf_get(f->m, f->f.bufs[i].buf)->dtype, SN_BUF_TEMP, &size, 1);
     }
@@ -481,22 +552,22 @@ static void new_shared(flat *f) {
  * those. */
 static void size_shared(flat *f) {
     sn_module *m = f->m;
-    int64_t room[SN_MAX_FLAT];
+    int64_t rooms[SN_MAX_FLAT];
     uint32_t i;
-    for (i = 0; i < f->f.n; i++) room[i] = piece(f, i);
+    for (i = 0; i < f->f.n; i++) rooms[i] = room(f, i);
     for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!r->buf.i) continue;
         for (i = 0; i < f->f.n && !sn_buf_eq(f->shared[i], r->buf); i++) {}
         if (i == f->f.n) continue;
         int64_t end = sn_ix_range(m, r->ix).hi + 1;
-        if (end > room[i]) room[i] = end;
+        if (end > rooms[i]) rooms[i] = end;
     }
     for (i = 0; i < f->f.n; i++) {
         sn_buf_rec *b = sn_buf_get(m, f->shared[i]);
-        if ((int64_t)b->private_size >= room[i]) continue; /* of two that share it, the one with more */
-        b->shape[0] = b->size = sn_ix_const(m, room[i]);
-        b->private_size = (uint32_t)room[i];
+        if ((int64_t)b->private_size >= rooms[i]) continue; /* of two that share it, the one with more */
+        b->shape[0] = b->size = sn_ix_const(m, rooms[i]);
+        b->private_size = (uint32_t)rooms[i];
     }
 }
 
@@ -505,7 +576,7 @@ static void open_grid(flat *f) {
     sn_module *m = f->m;
     uint32_t n = f->f.lines ? f->f.prefix - 1 : 0;
     sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
-    for (uint32_t k = 0; k < n; k++) shape[k] = sn_stmt_extent(m, f->sh->outer.at[k]);
+    for (uint32_t k = 0; k < n; k++) shape[k] = sn_stmt_extent(m, f->f.outer.at[k]);
     shape[n] = sn_ix_const(m, f->blocks);
     sn_ix g = sn_open_loop_in(f->m, f->k, &f->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n + 1)), SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, n + 1, parts);
@@ -516,12 +587,13 @@ static void open_grid(flat *f) {
 void sn_schedule_flat_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     flat f = {.cx = cx, .m = cx->m, .k = k, .sc = sc, .sh = sh};
     sn_schedule_find_flat(&f.f, cx, k, sh);
-    for (uint32_t i = 0; i < sh->outer.n; i++) f.axes[i] = sn_stmt_axis(cx->m, sh->outer.at[i]);
+    for (uint32_t i = 0; i < f.f.outer.n; i++) f.axes[i] = sn_stmt_axis(cx->m, f.f.outer.at[i]);
     f.groups = sc->tile_m / f.f.inner;
     f.blocks = sn_ceil_div(f.f.along, f.groups);
     f.whole = f.blocks;
     for (uint32_t i = 0; i < f.f.n; i++) {
-        int64_t each = f.f.bufs[i].lines ? f.groups : piece(&f, i);
+        if (f.f.bufs[i].moved && !f.f.bufs[i].stored) continue;
+        int64_t each = f.f.bufs[i].lines ? f.groups * f.f.bufs[i].group : piece(&f, i);
         if (touched(&f, i) / each < f.whole) f.whole = touched(&f, i) / each;
     }
     sn_stmt_vec body = {0};

@@ -104,13 +104,13 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
 
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
  * fill the pipes; more threads for a row only add exchange. */
-static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool once) {
+static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool once, bool kept) {
     bool narrow = vector == 1 || (bytes == 2 && vector * bytes == SN_WORD);
     uint32_t each = narrow                                 ? (bytes <= 2 ? SN_ROW_HALVES : SN_ROW_SINGLES)
                     : vector == 8 && count <= SN_SHORT_ROW ? SN_SHORT_VECTORS * vector
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
-    if (narrow && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
+    if (narrow && !kept && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
     if (once && vector * bytes >= SN_LEAST_WIDE)
         return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
@@ -352,7 +352,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     else if (sc->shared || (!sc->persistent && !fits_registers(t, ro))) keep_in_shared(t, ro, sc);
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {
-        sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once);
+        sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once, ro->kept && !ro->stores);
         while (sc->block_x < t->max_threads) {
             uint32_t n = vectors_per_thread(ro, sc);
             uint32_t most = is_packed(ro) ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
