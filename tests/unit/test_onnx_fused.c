@@ -181,3 +181,35 @@ Test(onnx_fused, sizes_that_are_none) {
     rotary.operands = "x empty empty";
     check(&rotary, "");
 }
+
+/* Sizes of queries, keys and values are those of a stranger: their sum overflowed. */
+Test(onnx_fused, hidden_sizes) {
+    static const struct {
+        int64_t sizes[3];
+        const char *why;
+    } cases[] = {
+        {{INT64_MAX, INT64_MAX, 2}, "weights of 3 columns for queries, keys and values of 9223372036854775807, "},
+        {{1, INT64_MAX, 1}, "of 1, 9223372036854775807 and 1"},
+        {{-1, 2, 2}, "of -1, 2 and 2"},
+        {{1, 1, 2}, "of 1, 1 and 2"},
+        {{1, 1, 0}, "of 1, 1 and 0"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        sn_context *ctx;
+        sn_graph *graph;
+        pb g = {0}, n = node_of("Attention", "x w", "y"), sizes = attr_of("qkv_hidden_sizes");
+        for (int i = 0; i < 3; i++) put_int(&sizes, ATTR_INTS, cases[k].sizes[i]);
+        put_message(&n, NODE_ATTRIBUTE, &sizes);
+        put_attr_int(&n, "num_heads", 1);
+        put_text(&n, NODE_DOMAIN, "com.microsoft");
+        put_value(&g, GRAPH_INPUT, "x", F32, "2 4 3");
+        put_value(&g, GRAPH_INPUT, "w", F32, "3 3");
+        put_message(&g, GRAPH_NODE, &n);
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 26);
+        cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+        cr_expect_eq(sn_import_onnx_memory(&graph, ctx, "m.onnx", m.at, m.n, NULL, NULL), SN_ERROR_UNSUPPORTED);
+        cr_expect(strstr(sn_error(ctx), cases[k].why), "%s\n  instead of: %s", sn_error(ctx), cases[k].why);
+        sn_context_destroy(ctx);
+    }
+}
