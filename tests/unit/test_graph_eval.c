@@ -422,13 +422,15 @@ Test(graph_eval, errors_at_poles) {
         const char *ops;
         double least, most;
     } cases[] = {
-        {"  %a = tanh 10\n  %r = atanh %a\n", INFINITY, INFINITY},
-        {"  %a = tanh -10\n  %r = log1p %a\n", INFINITY, INFINITY},
-        {"  %a = tanh 10\n  %b = atanh %a\n  %r = mul %b, 2\n", INFINITY, INFINITY},
-        {"  %a = tanh 10\n  %b = atanh %a\n  %c = expand %b shape=[4]\n  %r = sum %c axes=[0]\n", INFINITY, INFINITY},
-        {"  %a = tanh 10\n  %b = atanh %a\n  %r = tanh %b\n", 1, 3},
-        {"  %a = tanh 1\n  %r = atanh %a\n", 1e-7, 1e-4},
-        {"  %a = tanh 10\n  %b = sub %a, %a\n  %r = sqrt %b\n", 0, 1e-3},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %r = atanh %a\n", INFINITY, INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=-10\n  %a = tanh %t\n  %r = log1p %a\n", INFINITY, INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = atanh %a\n  %r = mul %b, %t\n", INFINITY,
+         INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = atanh %a\n  %c = expand %b shape=[4]\n  %r = sum %c axes=[0]\n",
+         INFINITY, INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = atanh %a\n  %r = tanh %b\n", 1, 3},
+        {"  %t = full dtype=f32 shape=[] value=1\n  %a = tanh %t\n  %r = atanh %a\n", 1e-7, 1e-4},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = sub %a, %a\n  %r = sqrt %b\n", 0, 1e-3},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         char text[512];
