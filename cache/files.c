@@ -1,6 +1,6 @@
 /* files.c: folders that are made where they are missing, and files that are there whole or not at all.
  *
- *     FOLDER/NAME.part-1234-k3J9xQ   written by process 1234, then moved to
+ *     FOLDER/NAME.part-1234-7   written by process 1234, then moved to
  *     FOLDER/NAME
  *
  * So whoever finds the first name knows whether somebody still works on it. Nothing here fails: what went wrong is in
@@ -43,10 +43,10 @@ static bool write_part(int fd, const sn_file_part *part) {
     return true;
 }
 
-static bool write_parts(int fd, const sn_file_part *parts, uint32_t n, bool lasts) {
+static bool write_parts(int fd, const sn_file_part *parts, uint32_t n, unsigned how) {
     for (uint32_t i = 0; i < n; i++)
         if (!write_part(fd, &parts[i])) return false;
-    return !lasts || fsync(fd) == 0;
+    return !(how & SN_FILE_LASTS) || fsync(fd) == 0;
 }
 
 /* Is it something that is neither a file nor a folder? */
@@ -59,27 +59,31 @@ static bool is_special(const char *path) {
 static bool write_through(const char *path, const sn_file_part *parts, uint32_t n) {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    bool good = write_parts(fd, parts, n, false);
+    bool good = write_parts(fd, parts, n, 0);
     int why = errno;
     if (close(fd) != 0 && good) good = false, why = errno;
     errno = why;
     return good;
 }
 
-bool sn_file_publish(const char *path) {
-    enum { PUBLIC = 0644 };
-    return is_special(path) || chmod(path, PUBLIC) == 0;
+/* A file beside `path` that did not exist; its name in `name`. -1: errno says why. */
+static int open_beside(char name[SN_PATH_MOST], const char *path, unsigned how) {
+    enum { ALL = 0666, OWN = 0600 };
+    for (unsigned k = 0;; k++) {
+        if (snprintf(name, SN_PATH_MOST, "%s%s%ld-%u", path, part_mark, (long)getpid(), k) >= SN_PATH_MOST)
+            return errno = ENAMETOOLONG, -1;
+        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, how & SN_FILE_PUBLIC ? ALL : OWN);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
 }
 
-bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, bool lasts) {
+bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, unsigned how) {
     char beside[SN_PATH_MOST], behind_links[PATH_MAX];
     if (is_special(path)) return write_through(path, parts, n);
     if (realpath(path, behind_links)) path = behind_links;
-    if (snprintf(beside, sizeof beside, "%s%s%ld-XXXXXX", path, part_mark, (long)getpid()) >= (int)sizeof beside)
-        return errno = ENAMETOOLONG, false;
-    int fd = mkstemp(beside);
+    int fd = open_beside(beside, path, how);
     if (fd < 0) return false;
-    bool good = write_parts(fd, parts, n, lasts);
+    bool good = write_parts(fd, parts, n, how);
     int why = errno;
     if (close(fd) != 0 && good) good = false, why = errno;
     if (good && rename(beside, path) != 0) good = false, why = errno;

@@ -14,12 +14,13 @@ typedef struct sn_file_part {
 
 /* The folder and those above it. False: errno says why. */
 bool sn_folder_make(const char *path);
+/* LASTS: on the disk before it is moved. PUBLIC: for whom the process's mask lets, as files that programs make; else for the user alone. */
+enum { SN_FILE_LASTS = 1, SN_FILE_PUBLIC = 2 };
+
 /* Write the parts to a file of this process's own beside `path` and move it there: a reader finds all of it or nothing,
- * of two writers the later one stays. lasts: on the disk before it is moved. A link to a file stays, and a device or a pipe is written where
- * it is. False: errno says why, and nothing is left. */
-bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, bool lasts);
-/* Whoever may go there may read it, as a file that is no cache's. Devices and pipes keep their modes. */
-bool sn_file_publish(const char *path);
+ * of two writers the later one stays. A link to a file stays, and a device or a pipe is written where it is. False: errno says why, and
+ * nothing is left. */
+bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, unsigned how);
 /* Is it the name of such a file on its way to `length` characters of a name, and is its writer gone? */
 bool sn_file_is_part(size_t *length, const char *name);
 bool sn_file_part_is_left(const char *name, int64_t age_seconds);

@@ -244,11 +244,11 @@ static sn_cache_key sum_of(uint64_t *size, const sn_file_part *parts, uint32_t n
 
 /* The folder is made when the first entry finds none. *why 0: it went away again, somebody clears it at this moment. */
 static bool place(int *why, const sn_cache *c, const char *path, const sn_file_part *parts, uint32_t n) {
-    if (sn_file_place(path, parts, n, false)) return true;
+    if (sn_file_place(path, parts, n, 0)) return true;
     *why = errno;
     if (*why != ENOENT) return false;
     if (!sn_folder_make(c->folder)) return *why = errno, false;
-    if (sn_file_place(path, parts, n, false)) return true;
+    if (sn_file_place(path, parts, n, 0)) return true;
     *why = errno == ENOENT ? 0 : errno;
     return false;
 }

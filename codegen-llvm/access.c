@@ -215,28 +215,29 @@ static bool takes_masks(const sn_gen *g, const access *a) {
            (short_too || sn_dtype_bytes(a->b->dtype) >= 4);
 }
 
-/* args: what the intrinsic takes, with the address at `at`. Lanes that do not hold may lie outside of the buffer, so that its
- * address is no inbounds one. */
-static lv masked_call(sn_gen *g, const access *a, const char *intrinsic, lv *args, uint32_t at, uint32_t n) {
+/* May any lane hold? By what all of them have in common, where the mask says so. */
+static lv may_hold(sn_gen *g, sn_val mask_id, lv mask) {
+    const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask_id)->def);
+    for (uint32_t k = 0; r->op == SN_LOP_AND && k < 2; k++)
+        if (sn_em_lanes(sn_gen_val(g, r->in[k])) == 1) return sn_gen_val(g, r->in[k]);
+    return sn_em_any(&g->em, mask);
+}
+
+/* Loads, or stores x where there is one. Lanes that do not hold may lie outside of the buffer, so that the address is no inbounds one; where
+ * none holds it is the buffer's: a page that is not there takes a processor a hundred times as long, also where its lanes are masked. */
+static lv access_masked(sn_gen *g, const access *a, lv x, sn_val mask_id, lv mask) {
     sn_em *em = &g->em;
-    LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(g->memory[a->id.i])};
-    lv offset = sn_gen_ix(g, at_lane(g, a->e, 0));
-    lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID(intrinsic, strlen(intrinsic)), types, 2);
-    args[at] = LLVMBuildGEP2(em->b, a->elem, sn_gen_memory(g, a->id), &offset, 1, "");
-    lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, args, n, "");
-    unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
-    LLVMAddCallSiteAttribute(call, at + 1, LLVMCreateEnumAttribute(em->cg->cx, align, sn_dtype_bytes(a->b->dtype)));
+    const char *name = x ? "llvm.masked.store" : "llvm.masked.load";
+    lv offset = sn_gen_ix(g, at_lane(g, a->e, 0)), memory = sn_gen_memory(g, a->id);
+    lv there = LLVMBuildGEP2(em->b, a->elem, memory, &offset, 1, "");
+    LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(memory)};
+    lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
+    there = LLVMBuildSelect(em->b, may_hold(g, mask_id, mask), there, memory, "");
+    lv args[4] = {x ? sn_em_splat(em, x, g->lanes) : NULL, there, mask, LLVMGetPoison(types[0])};
+    lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, x ? args : args + 1, 3, "");
+    unsigned align = LLVMGetEnumAttributeKindForName("align", 5), bytes = sn_dtype_bytes(a->b->dtype);
+    LLVMAddCallSiteAttribute(call, x ? 2 : 1, LLVMCreateEnumAttribute(em->cg->cx, align, bytes));
     return call;
-}
-
-static lv load_masked(sn_gen *g, const access *a, lv mask) {
-    lv args[3] = {NULL, mask, LLVMGetPoison(sn_em_shape(a->elem, g->lanes))};
-    return masked_call(g, a, "llvm.masked.load", args, 0, 3);
-}
-
-static void store_masked(sn_gen *g, const access *a, lv x, lv mask) {
-    lv args[3] = {sn_em_splat(&g->em, x, g->lanes), NULL, mask};
-    masked_call(g, a, "llvm.masked.store", args, 1, 3);
 }
 
 /* ---- loads ---- */
@@ -547,7 +548,7 @@ static lv load_storage(sn_gen *g, const access *a, sn_val mask_id, lv mask) {
     if (mask && always_inside(g, a)) mask = NULL;
     if (lies_anywhere(g, a)) return load_scattered(g, a, mask);
     if (mask && sn_em_lanes(mask) > 1) {
-        if (takes_masks(g, a)) return load_masked(g, a, mask);
+        if (takes_masks(g, a)) return access_masked(g, a, NULL, mask_id, mask);
         if (!g->gpu && !a->piece) return load_at(g, a, at_lane(g, a->e, 0), 1, sn_em_any(&g->em, mask));
         lv x = !a->reversed && is_interval(g, a, mask_id) ? load_edges(g, a, mask_id, mask) : NULL;
         return x ? x : load_lanes(g, a, mask);
@@ -891,7 +892,7 @@ void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x) {
     sn_em_if branch;
     dealt d;
     if (cond) branch = sn_em_then(&g->em, cond, "store");
-    if (mask && takes_masks(g, &a)) store_masked(g, &a, x, mask);
+    if (mask && takes_masks(g, &a)) access_masked(g, &a, x, mask_id, mask);
     else if (mask && is_dealt(g, &a, mask_id, &d)) store_dealt(g, &a, &d, x, mask);
     else if (mask && is_interval(g, &a, mask_id)) store_edges(g, &a, x, mask);
     else store_storage(g, &a, x, mask);

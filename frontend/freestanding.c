@@ -93,7 +93,7 @@ static sn_status write_files(const sn_source_files *f, sn_env *env, const char *
     for (size_t i = 0; i < SN_COUNT(files); i++) {
         const char *path = sn_strf(a, "%s/%s.%s", folder, f->name, files[i].ending);
         if (!files[i].n) continue;
-        if (!sn_file_place(path, files[i].parts, files[i].n, false) || !sn_file_publish(path))
+        if (!sn_file_place(path, files[i].parts, files[i].n, SN_FILE_PUBLIC))
             return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
     }
     return SN_OK;

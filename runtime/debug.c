@@ -187,7 +187,7 @@ sn_status sn_watched_save(char path[SN_PATH_MOST], sn_env *env, const char *dir,
     magic[9] = (unsigned char)(t.n >> 8);
     const sn_file_part parts[] = {
         {magic, sizeof magic}, {t.s, t.n}, {w->elements, (size_t)w->numel * sn_dtype_bytes(w->dtype)}};
-    bool good = sn_folder_make(dir) && sn_file_place(path, parts, SN_COUNT(parts), false);
+    bool good = sn_folder_make(dir) && sn_file_place(path, parts, SN_COUNT(parts), 0);
     int why = errno;
     sn_text_free(&t);
     errno = why;

@@ -72,7 +72,7 @@ sn_status sn_image_write(sn_env *env, const sn_image *image, const char *path) {
     sn_arena scratch;
     sn_arena_init(&scratch, env);
     lay_out(&l, image, &scratch);
-    bool done = sn_file_place(path, l.parts.at, l.parts.n, true) && sn_file_publish(path);
+    bool done = sn_file_place(path, l.parts.at, l.parts.n, SN_FILE_LASTS | SN_FILE_PUBLIC);
     int why = errno;
     sn_text_free(&l.fields);
     sn_arena_free(&scratch);

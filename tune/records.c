@@ -152,7 +152,7 @@ void sn_record_save(sn_record_place *place, const char *product, const sn_trial_
     char *text = record_text(place, product, trials, best);
     const sn_file_part parts[] = {{text, text ? strlen(text) : 0}, {"\n", 1}};
     if (!text) warn(place, "record %s: out of memory; not kept", path);
-    else if (!sn_folder_make(place->folder) || !sn_file_place(path, parts, SN_COUNT(parts), true))
+    else if (!sn_folder_make(place->folder) || !sn_file_place(path, parts, SN_COUNT(parts), SN_FILE_LASTS))
         warn(place, "record %s: %s; not kept", path, strerror(errno));
     free(text);
 }

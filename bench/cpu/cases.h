@@ -10,12 +10,18 @@
 
 enum { MAX_PORTS = 8, DIMS = 16, CENTRES = 32, PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
 enum { BINS = 256, SEGMENTS = 1000, WIDTH = 8, NEWTON_STEPS = 8, STATES = 4 };
+enum { DIRECTIONS = 9, DISPARITIES = 32, REACH_OF_WINDOW = 2 };
 
 #define HEAT_RATE     0.1
 #define SOFTENING     1e-2
 #define INTEREST      0.03
 #define LEARNING_RATE 0.1
 #define REACH         0.2
+#define RELAXATION    0.6
+
+/* Of a lattice: where each of its populations goes to, rows and columns, and its weight in 36. */
+static const int directions[DIRECTIONS][3] = {{0, 0, 16}, {0, 1, 4},  {1, 0, 4},   {0, -1, 4}, {-1, 0, 4},
+                                              {1, 1, 1},  {1, -1, 1}, {-1, -1, 1}, {-1, 1, 1}};
 
 typedef void bench_build(sn_graph *g, int64_t n);
 typedef void bench_plain(void *const *out, const void *const *in, int64_t n, int threads);

@@ -294,6 +294,61 @@ void build_sorted(sn_graph *g, int64_t n) {
     sn_output(g, "sorted", sorted);
 }
 
+/* ---- a fluid ---- */
+
+/* by[k] of each, summed up; of numbers in -1, 0, 1. */
+static sn_node moment(sn_graph *g, const sn_node *f, int axis) {
+    sn_node sum = {0};
+    for (int k = 0; k < DIRECTIONS; k++) {
+        int by = axis < 0 ? 1 : directions[k][axis];
+        if (by && !sum.id) sum = by > 0 ? f[k] : sn_neg(g, f[k]);
+        else if (by) sum = by > 0 ? sn_add(g, sum, f[k]) : sn_sub(g, sum, f[k]);
+    }
+    return sum;
+}
+
+void build_lattice(sn_graph *g, int64_t n) {
+    sn_node all = sn_input(g, "f", SN_F32, SN_LIST(DIRECTIONS, n, n)), f[DIRECTIONS];
+    for (int64_t k = 0; k < DIRECTIONS; k++) {
+        f[k] = sn_squeeze(g, sn_slice(g, all, 0, k, k + 1, 1), SN_LIST(0));
+        for (int axis = 0; axis < 2; axis++)
+            if (directions[k][axis]) f[k] = roll(g, f[k], axis, -directions[k][axis]);
+    }
+    sn_node density = moment(g, f, -1), v = sn_div(g, moment(g, f, 0), density),
+            u = sn_div(g, moment(g, f, 1), density);
+    sn_node one = sn_number(g, SN_F32, 1),
+            rest = sn_sub(g, one, scaled(g, sn_add(g, sn_mul(g, u, u), sn_mul(g, v, v)), 1.5));
+    for (int k = 0; k < DIRECTIONS; k++) {
+        const int *to = directions[k];
+        sn_node along = sn_add(g, scaled(g, v, to[0]), scaled(g, u, to[1]));
+        sn_node e = sn_add(g, rest, sn_add(g, scaled(g, along, 3), scaled(g, sn_mul(g, along, along), 4.5)));
+        e = scaled(g, sn_mul(g, e, density), to[2] / 36.0);
+        f[k] = sn_unsqueeze(g, sn_add(g, f[k], scaled(g, sn_sub(g, e, f[k]), RELAXATION)), SN_LIST(0));
+    }
+    sn_output(g, "next", sn_concat(g, DIRECTIONS, f, 0));
+}
+
+/* ---- stereo ---- */
+
+/* Sums over windows of an axis, around each element; outside are zeros. */
+static sn_node box(sn_graph *g, sn_node x, int64_t axis) {
+    int64_t by[3] = {0}, n = 2 * REACH_OF_WINDOW + 1;
+    by[axis] = REACH_OF_WINDOW;
+    return sn_sum(g, sn_unfold(g, sn_pad(g, x, by, by, 0), axis, n, 1, 1), SN_LIST(3), false);
+}
+
+/* Right of a pixel there is one of the left image's that many columns on, the first of those that differ least around it. */
+void build_stereo(sn_graph *g, int64_t n) {
+    sn_node left = sn_input(g, "left", SN_F32, SN_LIST(n, n)), right = sn_input(g, "right", SN_F32, SN_LIST(n, n));
+    sn_node moved[DISPARITIES];
+    int64_t before[2] = {0, DISPARITIES - 1}, none[2] = {0};
+    right = sn_pad(g, right, before, none, 0);
+    for (int64_t d = 0; d < DISPARITIES; d++)
+        moved[d] = sn_unsqueeze(g, sn_slice(g, right, 1, DISPARITIES - 1 - d, DISPARITIES - 1 - d + n, 1), SN_LIST(0));
+    sn_node off = sn_abs(g, sn_sub(g, left, sn_concat(g, DISPARITIES, moved, 0)));
+    sn_output(g, "disparity", sn_argmin(g, box(g, box(g, off, 1), 2), SN_LIST(0), false));
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

@@ -352,6 +352,74 @@ void plain_resize(void *const *out, const void *const *in, int64_t n, int thread
     }
 }
 
+/* ---- a fluid: the ends of a row apart, so that what is between them is lanes ---- */
+
+/* Cell (i, j) of what comes from rows `from` and column j - 1, j and j + 1. */
+static inline __attribute__((always_inline)) void collide(float *restrict const *to, const float *restrict const *from,
+                                                          int64_t left, int64_t j, int64_t right) {
+    const int64_t at[3] = {right, j, left};
+    const float rate = (float)RELAXATION;
+    float f[DIRECTIONS], density = 0, u = 0, v = 0;
+#pragma GCC unroll 9
+    for (int k = 0; k < DIRECTIONS; k++) {
+        f[k] = from[k][at[directions[k][1] + 1]];
+        density += f[k];
+        v += (float)directions[k][0] * f[k], u += (float)directions[k][1] * f[k];
+    }
+    u /= density, v /= density;
+    float rest = 1 - 1.5f * (u * u + v * v);
+#pragma GCC unroll 9
+    for (int k = 0; k < DIRECTIONS; k++) {
+        float along = (float)directions[k][0] * v + (float)directions[k][1] * u;
+        float e = (rest + 3 * along + 4.5f * along * along) * density * ((float)directions[k][2] / 36);
+        to[k][j] = f[k] + rate * (e - f[k]);
+    }
+}
+
+void plain_lattice(void *const *out, const void *const *in, int64_t n, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const float *from[DIRECTIONS];
+        float *to[DIRECTIONS];
+        for (int k = 0; k < DIRECTIONS; k++) {
+            from[k] = (const float *)in[0] + (k * n + (i - directions[k][0] + n) % n) * n;
+            to[k] = (float *)out[0] + (k * n + i) * n;
+        }
+        collide(to, from, n - 1, 0, 1);
+#pragma GCC ivdep
+        for (int64_t j = 1; j < n - 1; j++) collide(to, from, j - 1, j, j + 1);
+        collide(to, from, n - 2, n - 1, 0);
+    }
+}
+
+/* ---- stereo: sums down the windows first, a row of them at a time ---- */
+
+static void least_of_row(int64_t *restrict disparity, const float *restrict left, const float *restrict right,
+                         int64_t i, int64_t n) {
+    float down[MAX_SIDE + 2 * REACH_OF_WINDOW], best[MAX_SIDE];
+    int32_t which[MAX_SIDE];
+    for (int32_t d = 0; d < DISPARITIES; d++) {
+        memset(down, 0, (size_t)(n + 2 * REACH_OF_WINDOW) * sizeof *down);
+        for (int64_t r = i - REACH_OF_WINDOW; r <= i + REACH_OF_WINDOW; r++) {
+            if (r < 0 || r >= n) continue;
+            const float *restrict a = left + r * n, *restrict b = right + r * n;
+            for (int64_t j = 0; j < d; j++) down[j + REACH_OF_WINDOW] += fabsf(a[j]);
+            for (int64_t j = d; j < n; j++) down[j + REACH_OF_WINDOW] += fabsf(a[j] - b[j - d]);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            float sum = down[j] + down[j + 1] + down[j + 2] + down[j + 3] + down[j + 4];
+            which[j] = d && best[j] <= sum ? which[j] : d;
+            best[j] = d && best[j] <= sum ? best[j] : sum;
+        }
+    }
+    for (int64_t j = 0; j < n; j++) disparity[j] = which[j];
+}
+
+void plain_stereo(void *const *out, const void *const *in, int64_t n, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) least_of_row((int64_t *)out[0] + i * n, in[0], in[1], i, n);
+}
+
 /* ---- a training step: rows of the hidden layer in strips that stay in the first cache ---- */
 
 enum { MAX_BATCH = 256, STRIP = 64 };

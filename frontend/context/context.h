@@ -81,6 +81,7 @@ sn_status sn_guarded(sn_context *ctx, sn_status (*body)(sn_context *ctx, void *a
 sn_status sn_text_give(char **out, sn_context *ctx, sn_text *t);
 /* A whole file in the arena, NUL-terminated. "-" is standard input. */
 sn_status sn_file_read(char **out, size_t *size, sn_env *env, sn_arena *arena, const char *path);
+/* All of it, or what was there before. */
 sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t size);
 /* To the context's log, whose callback is the host's code. */
 void sn_context_say(void *ctx, const char *text);

@@ -4,6 +4,8 @@
  */
 #include "frontend/context/context.h"
 
+#include "cache/files.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,10 +65,6 @@ sn_status sn_file_read(char **out, size_t *size, sn_env *env, sn_arena *arena, c
 }
 
 sn_status sn_file_write(sn_env *env, const char *path, const void *data, size_t size) {
-    FILE *file = fopen(path, "wb");
-    if (!file) return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
-    bool bad = fwrite(data, 1, size, file) != size;
-    int why = errno;
-    if (fclose(file) != 0 && !bad) bad = true, why = errno;
-    return bad ? sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(why)) : SN_OK;
+    if (sn_file_place(path, &(sn_file_part){data, size}, 1, SN_FILE_PUBLIC)) return SN_OK;
+    return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
 }

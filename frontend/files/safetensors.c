@@ -6,17 +6,14 @@
  * entry __metadata__ (texts) is skipped. Relies on jansson for JSON, whose memory is not that of the context's hook.
  * The file is data of a stranger: nothing of it is used before it is checked.
  */
+#include "cache/files.h"
 #include "frontend/files/tensors_file.h"
 #include "runtime/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { LENGTH_BYTES = 8, HEADER_MAX = 100000000 }; /* the limit of the format's own library */
 enum { TENSORS_MAX = HEADER_MAX / 48 };            /* entries that such a header has room for */
@@ -208,44 +205,18 @@ static sn_status header_text(char **out, sn_env *env, const char *path, const sn
     return env->status;
 }
 
-static bool write_all(FILE *file, const char *header, const sn_weight_info *tensors, unsigned n,
-                      const uint32_t *order) {
-    size_t used = strlen(header), length = (LENGTH_BYTES + used + 63) / 64 * 64 - LENGTH_BYTES;
-    for (int k = 0; k < LENGTH_BYTES; k++) fputc((int)(length >> 8 * k & 255), file);
-    fprintf(file, "%s%*s", header, (int)(length - used), "");
-    for (unsigned k = 0; k < n; k++)
-        if (tensors[order[k]].size) fwrite(tensors[order[k]].data, 1, tensors[order[k]].size, file);
-    return !ferror(file);
-}
-
-/* A file beside `path` that did not exist, in `name`. What is no plain file (a pipe) is written where it is. */
-static FILE *open_beside(char *name, size_t cap, const char *path) {
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return fopen(path, "wb");
-    for (unsigned k = 0;; k++) {
-        snprintf(name, cap, "%s.%ld-%u.part", path, (long)getpid(), k);
-        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        FILE *file = fd < 0 ? NULL : fdopen(fd, "wb");
-        if (fd >= 0 && !file) close(fd);
-        if (fd >= 0) return file;
-        name[0] = 0;
-        if (errno != EEXIST) return NULL;
-    }
-}
-
 static sn_status write_file(sn_env *env, sn_arena *arena, const char *path, const char *header,
                             const sn_weight_info *tensors, unsigned n, const uint32_t *order) {
-    size_t cap = strlen(path) + 64;
-    char *part = sn_zalloc(arena, cap);
-    FILE *file = open_beside(part, cap, path);
-    bool good = file && write_all(file, header, tensors, n, order) && fflush(file) == 0;
-    good = good && (!part[0] || fsync(fileno(file)) == 0);
-    int why = errno;
-    if (file && fclose(file) != 0 && good) good = false, why = errno;
-    if (good && part[0] && rename(part, path) != 0) good = false, why = errno;
-    if (good) return SN_OK;
-    if (part[0]) unlink(part);
-    return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(why));
+    size_t used = strlen(header), length = (LENGTH_BYTES + used + 63) / 64 * 64 - LENGTH_BYTES;
+    char *head = sn_alloc(arena, LENGTH_BYTES + length);
+    for (int k = 0; k < LENGTH_BYTES; k++) head[k] = (char)(length >> 8 * k & 255);
+    memcpy(head + LENGTH_BYTES, header, used);
+    memset(head + LENGTH_BYTES + used, ' ', length - used);
+    sn_file_part *parts = SN_NEWN(arena, sn_file_part, n + 1);
+    parts[0] = (sn_file_part){head, LENGTH_BYTES + length};
+    for (unsigned k = 0; k < n; k++) parts[k + 1] = (sn_file_part){tensors[order[k]].data, tensors[order[k]].size};
+    if (sn_file_place(path, parts, n + 1, SN_FILE_LASTS | SN_FILE_PUBLIC)) return SN_OK;
+    return sn_fail(env, SN_ERROR_FILE, "cannot write %s: %s", path, strerror(errno));
 }
 
 static sn_status save(sn_context *ctx, const char *path, unsigned n, const sn_weight_info *tensors) {

@@ -313,8 +313,13 @@ sn_status sn_onnx_self_attention(sn_onnx_call *c) {
     sn_nd w = sn_onnx_in(c, 1), x = sn_onnx_in(c, 0);
     if (sn_graph_type(m, x)->rank != 3) return sn_onnx_fail(c, "an operand of rank %u", sn_graph_type(m, x)->rank);
     bool given = sn_onnx_attr_ints(&sizes, &n, c, "qkv_hidden_sizes") && n == 3;
-    for (int k = 0; k < 3; k++) size[k] = given ? sizes[k] : last_size(c, w) / 3;
+    int64_t hidden = last_size(c, w), left = hidden;
     SN_TRY(m->env->status);
+    for (int k = 0; k < 3; k++) size[k] = given ? sizes[k] : hidden / 3;
+    for (int k = 0; k < 3 && left >= 0; k++) left = size[k] > 0 && size[k] <= left ? left - size[k] : -1;
+    if (left)
+        return sn_onnx_fail(c, "weights of %lld columns for queries, keys and values of %lld, %lld and %lld",
+                            (long long)hidden, (long long)size[0], (long long)size[1], (long long)size[2]);
     sn_nd all = with_bias(c, 2, sn_graph_matmul(m, x, w), 0, INT64_MAX);
     a.q = by_heads(c, sn_graph_slice(m, all, 2, 0, size[0], 1), heads);
     a.k = by_heads(c, sn_graph_slice(m, all, 2, size[0], size[0] + size[1], 1), heads);

@@ -15,6 +15,9 @@
  *
  * scatter_sum, which `decompose` leaves as it is for the CPU, is a sum, too.
  *
+ * Where a logarithm or its kin may be asked at its pole, because its operand is off, the error is infinite, and so is that of
+ * what is made of it: log1p of what is -1 when it is rounded, atanh of a tanh.
+ *
  * Sums of products that may have factors of fewer bits (precisions.def) are off by that share of the sum of |x * y|:
  * their roundings may all have one direction.
  *
@@ -65,6 +68,12 @@ static double *zeros(sn_arena *arena, int64_t n) { return SN_NEWN(arena, double,
 /* An error that is too small to be squared counts as the smallest that is not. */
 static void add_square(double *to, double x) {
     if (x != 0 && isfinite(x)) *to += fmax(x * x, 0x1p-1074);
+}
+
+/* The same of an error that is infinite where nothing is known. */
+static void add_error(double *to, double x) {
+    if (isinf(x)) *to = INFINITY;
+    else add_square(to, x);
 }
 
 /* The elements of a with others in their place. */
@@ -181,7 +190,7 @@ static sn_status through_sum(estimate *es, sn_nd x, const errors *from, errors *
         in = with(a, f);
         SN_TRY(eval_with(&r, es, x, 0, &in));
         for (int64_t i = 0; i < r->numel; i++) {
-            if (part) add_square(&to->squares[i], r->f[i]);
+            if (part) add_error(&to->squares[i], r->f[i]);
             else to->squares[i] += r->f[i] * each;
         }
     }
@@ -230,25 +239,67 @@ static double *common_of(estimate *es, errors *er, int64_t n) {
     return er->common;
 }
 
+/* The search of find_poles: numbers of the operand's dtype, from what the operation takes to what it does not. */
+typedef struct search {
+    const sn_array *a;
+    double *inside, *outside;
+    bool *open; /* here: it meets a pole */
+} search;
+
+static sn_status halve(estimate *es, sn_nd x, search *of) {
+    sn_array in = with(of->a, zeros(&es->temp, of->a->numel)), *r;
+    for (int64_t i = 0; i < in.numel; i++) in.f[i] = sn_round_to(in.dtype, (of->inside[i] + of->outside[i]) / 2);
+    SN_TRY(eval_with(&r, es, x, 0, &in));
+    for (int64_t i = 0; i < in.numel; i++) {
+        of->open[i] |= isinf(r->f[i]) && of->inside[i] != of->outside[i];
+        *(isnan(r->f[i]) ? &of->outside[i] : &of->inside[i]) = in.f[i];
+    }
+    return SN_OK;
+}
+
+/* An operation of one operand that is nan of what that may become: is there a pole on the way, which a number of the operand's dtype
+ * hits? Then its result may be anything. What ends without one (a square root) stays. */
+static sn_status find_poles(bool *open, estimate *es, sn_nd x, const sn_array *moved, const sn_array *to) {
+    enum { STEPS = 12 }; /* an error has fewer numbers than 2^STEPS, but for those of f64 */
+    const sn_array *was = es->values[x.i];
+    search of = {.a = es->values[sn_node_get(es->m, x)->in[0].i], .open = open};
+    bool any = false;
+    of.inside = zeros(&es->temp, to->numel), of.outside = zeros(&es->temp, to->numel);
+    for (int64_t i = 0; i < to->numel; i++) {
+        bool leaves = isnan(moved->f[i]) && isfinite(was->f[i]);
+        of.inside[i] = of.a->f[i], of.outside[i] = leaves ? to->f[i] : of.a->f[i];
+        any |= leaves;
+    }
+    for (int k = 0; any && k < STEPS; k++) SN_TRY(halve(es, x, &of));
+    return SN_OK;
+}
+
+/* What an operand off by e makes of element i of a result; infinite: anything. lost: of some element e is infinite. */
+static double change(const sn_array *moved, const sn_array *was, int64_t i, bool lost) {
+    double by = fabs(moved->f[i] - was->f[i]);
+    if (!isfinite(was->f[i])) return 0;
+    return isnan(by) && !lost ? 0 : isnan(by) ? INFINITY : by;
+}
+
 /* The larger change of each result when operand k is off by e, upwards and downwards, is added to `squares` or
  * `common`. */
 static sn_status shifted(estimate *es, sn_nd x, uint32_t k, const double *e, bool squares, errors *to) {
     const sn_node_rec *n = sn_node_get(es->m, x);
     const sn_array *a = es->values[n->in[k].i], *was = es->values[x.i];
+    bool *open = SN_NEWN(&es->temp, bool, was->numel + 1), lost = false, one = sn_ops[n->op].cls == SN_OPS_UNARY;
     sn_array *moved[2], in[2];
+    for (int64_t i = 0; i < a->numel; i++) lost |= !isfinite(e[i]);
     for (int down = 0; down < 2; down++) {
         in[down] = with(a, zeros(&es->temp, a->numel));
         for (int64_t i = 0; i < a->numel; i++) in[down].f[i] = down ? a->f[i] - e[i] : a->f[i] + e[i];
         SN_TRY(eval_with(&moved[down], es, x, k, &in[down]));
+        if (one && sn_is_float(was->dtype)) SN_TRY(find_poles(open, es, x, moved[down], &in[down]));
     }
     for (uint32_t r = 0; r < n->n_results; r++)
         for (int64_t i = 0; sn_is_float(was[r].dtype) && i < was[r].numel; i++) {
-            double by[2], largest = 0;
-            for (int down = 0; down < 2; down++) {
-                by[down] = fabs(moved[down][r].f[i] - was[r].f[i]);
-                if (isfinite(by[down])) largest = fmax(largest, by[down]);
-            }
-            if (squares) add_square(&to[r].squares[i], largest);
+            double up = change(&moved[0][r], &was[r], i, lost), down = change(&moved[1][r], &was[r], i, lost);
+            double largest = r == 0 && open[i] ? INFINITY : fmax(up, down);
+            if (squares) add_error(&to[r].squares[i], largest);
             else common_of(es, &to[r], was[r].numel)[i] += largest;
         }
     return SN_OK;
@@ -484,7 +535,7 @@ sn_status sn_graph_eval_errors(double **out, sn_module *m, const sn_array *input
         out[k] = zeros(arena, n);
         for (int64_t i = 0; er && sn_is_float(es.values[x.i]->dtype) && i < n; i++) {
             double e = sqrt(er->squares[i]) + (er->common ? er->common[i] : 0);
-            out[k][i] = isfinite(e) ? e : 0;
+            out[k][i] = isnan(e) ? INFINITY : e;
         }
     }
     return SN_OK;

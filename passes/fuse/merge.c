@@ -108,6 +108,19 @@ static bool load_may_move(const siblings *sb, sn_stmt load) {
     return true;
 }
 
+/* It stores nothing that is stored or loaded between the two: what a state begins with, which a loop over steps stores over. */
+static bool store_may_move(const siblings *sb, const sn_stmt_rec *store) {
+    sn_module *m = sb->cx->m;
+    int64_t by;
+    for (uint32_t i = 0; i < sb->before.n; i++) {
+        const sn_access *x = &sb->before.at[i];
+        if (!sn_buf_eq(x->buf, store->buf) || sn_stmt_inside(m, x->s, sb->one)) continue;
+        bool beside = store->ix.i && x->ix.i && sn_ix_is_const(m, sn_ix_sub(m, x->ix, store->ix), &by) && by != 0;
+        if (!beside) return false;
+    }
+    return true;
+}
+
 static bool may_merge(siblings *sb) {
     const sn_module *m = sb->cx->m;
     const sn_stmt_rec *one = sn_stmt_get(m, sb->one), *two = sn_stmt_get(m, sb->two);
@@ -120,6 +133,7 @@ static bool may_merge(siblings *sb) {
     for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         if (!need_operands(sb, s)) return false;
         if (sn_loads(sn_stmt_get(m, s)) && !load_may_move(sb, s)) return false;
+        if (sn_stores(sn_stmt_get(m, s)) && !store_may_move(sb, sn_stmt_get(m, s))) return false;
     }
     for (uint32_t i = 0; i < sb->hoist.n; i++) /* grows while it is walked */
         if (!need_operands(sb, sb->hoist.at[i])) return false;

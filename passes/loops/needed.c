@@ -86,11 +86,11 @@ static bool take(needed *n, const sn_stmt_rec *s) {
     return true;
 }
 
-void sn_needed_find(sn_notes *out, sn_pass_ctx *cx, sn_stmt loop) {
+void sn_needed_find(sn_notes *out, sn_pass_ctx *cx, sn_stmt loop, sn_stmt body) {
     sn_module *m = cx->m;
     SN_VEC(sn_stmt) all = {0};
     int64_t extent = sn_ix_value(m, sn_stmt_extent(m, loop));
-    for (sn_stmt s = sn_stmt_get(m, loop)->first; s.i; s = sn_next(m, s)) SN_PUSH(cx->scratch, &all, s);
+    for (sn_stmt s = sn_stmt_get(m, body)->first; s.i; s = sn_next(m, s)) SN_PUSH(cx->scratch, &all, s);
     uint32_t *times = SN_NEWN(cx->scratch, uint32_t, all.n + 1);
     for (int64_t i = 0; i < extent; i++) {
         needed n = {.m = m,

@@ -4,7 +4,8 @@
 
 #include "passes/base/nest.h"
 
-/* Notes for each statement of the loop, by its id, in how many iterations something hangs on it. The loop has no regions inside. */
-void sn_needed_find(sn_notes *out, sn_pass_ctx *cx, sn_stmt loop);
+/* Notes for each statement of `body`, by its id, in how many iterations of the loop something hangs on it. `body` is the loop, or
+ * one inside of it, and has no regions inside. */
+void sn_needed_find(sn_notes *out, sn_pass_ctx *cx, sn_stmt loop, sn_stmt body);
 
 #endif

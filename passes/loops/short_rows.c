@@ -159,7 +159,7 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         if (!may_write(r, s) || (sn_stmt_get(m, s)->op == SN_LOP_LOAD && slides(r, s))) return false;
         nests |= sn_is_nest(sn_stmt_get(m, s));
-        if (is_innermost(m, s)) sn_needed_find(&r->needed, r->cx, s);
+        if (is_innermost(m, s)) sn_needed_find(&r->needed, r->cx, s, s);
     }
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
         count(r, s, perfect, inner);

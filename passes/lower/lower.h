@@ -24,6 +24,7 @@ typedef struct sn_lower_node {
     bool drawn;           /* made of random numbers and numbers alone */
     bool constant;        /* made of constants alone, by */
     bool for_runs;        /* what is not, through views */
+    double readers;       /* ... and how many elements the largest of those has */
     bool slow;            /* computing an element of it takes longer than reading one */
     int64_t bytes;        /* that an inlining user reads instead of its elements (saturating) */
     bool kept;            /* somebody reads it otherwise than element by element on the way to an output */

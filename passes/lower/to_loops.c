@@ -23,7 +23,8 @@
  *     is a view of that;
  *   - what is made of constants alone, and read by what is not, is realized where computing it reads no fewer bytes than it
  *     has, or takes a sine or the like (tables of rotary embeddings) and its elements stay in a cache: its kernel runs once,
- *     when a program is loaded, while what is inlined is computed in each run;
+ *     when a program is loaded, while what is inlined is computed in each run; on a CPU, which has no operations to spare, so are
+ *     tables along one axis that many elements read (places and weights of the columns of an image);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A repeat is several sections of kernels (repeat.c), and so are branches (cond.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
@@ -309,13 +310,25 @@ static bool is_slow(const sn_node_rec *n) {
     return sn_node_is_elementwise(n) && sn_ops[n->op].lop >= 0 && sn_costs[sn_ops[n->op].lop].full > MANY;
 }
 
+/* Elements along one axis, each of which takes some operations, and which many elements want? */
+static bool is_table(const sn_lower *lw, sn_nd x) {
+    const sn_lower_node *info = &lw->nodes[x.i];
+    const sn_type *t = &sn_node_get(lw->m, x)->type;
+    double n = elements_of(lw, x);
+    int64_t longest = 1, size;
+    if (lw->cx->target->is_gpu || info->ops <= SN_REALIZE_TABLE || n < 2) return false;
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (sn_ix_is_const(lw->m, t->shape[k], &size) && size > longest) longest = size;
+    return n == (double)longest && n * SN_TABLE_READS <= info->readers;
+}
+
 /* Is it better computed once than in each run? What is large is not kept for saving instructions alone, and numbers of rank 0
  * are computed in front of loops. */
 static bool pays_once(const sn_lower *lw, sn_nd x) {
     const sn_lower_node *info = &lw->nodes[x.i];
     int64_t own = bytes_of(lw, x);
-    bool slow = info->slow && !info->drawn && own <= SN_REALIZE_KEPT && sn_node_get(lw->m, x)->type.rank;
-    return info->constant && info->for_runs && (slow || info->bytes >= own);
+    bool kept = !info->drawn && own <= SN_REALIZE_KEPT && sn_node_get(lw->m, x)->type.rank;
+    return info->constant && info->for_runs && ((kept && (info->slow || is_table(lw, x))) || info->bytes >= own);
 }
 
 /* Written out it costs as many times what it reduces. */
@@ -450,7 +463,12 @@ static void find_constants(sn_lower *lw) {
         const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
         const sn_lower_node *info = &lw->nodes[i];
         bool passes_on = !info->constant || (info->for_runs && sn_ops[n->op].cls == SN_OPS_VIEW);
-        for (uint32_t k = 0; k < n->n_in && info->live && passes_on; k++) lw->nodes[n->in[k].i].for_runs = true;
+        double readers = info->constant ? info->readers : elements_of(lw, (sn_nd){i});
+        for (uint32_t k = 0; k < n->n_in && info->live && passes_on; k++) {
+            sn_lower_node *in = &lw->nodes[n->in[k].i];
+            in->for_runs = true;
+            if (readers > in->readers) in->readers = readers;
+        }
     }
 }
 

@@ -416,6 +416,35 @@ Test(graph_eval, errors_of_elements) {
     }
 }
 
+/* Where an operand that is off may meet a pole everything may come out, until something bounds it. Roots end without one. */
+Test(graph_eval, errors_at_poles) {
+    static const struct {
+        const char *ops;
+        double least, most;
+    } cases[] = {
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %r = atanh %a\n", INFINITY, INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=-10\n  %a = tanh %t\n  %r = log1p %a\n", INFINITY, INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = atanh %a\n  %r = mul %b, %t\n", INFINITY,
+         INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = atanh %a\n  %c = expand %b shape=[4]\n  %r = sum %c axes=[0]\n",
+         INFINITY, INFINITY},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = atanh %a\n  %r = tanh %b\n", 1, 3},
+        {"  %t = full dtype=f32 shape=[] value=1\n  %a = tanh %t\n  %r = atanh %a\n", 1e-7, 1e-4},
+        {"  %t = full dtype=f32 shape=[] value=10\n  %a = tanh %t\n  %b = sub %a, %a\n  %r = sqrt %b\n", 0, 1e-3},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        char text[512];
+        sn_array out;
+        double *errors;
+        snprintf(text, sizeof text, "graph @g() {\n%s  return r = %%r\n}\n", cases[k].ops);
+        sn_module *m = eval_text(&out, text, NULL);
+        cr_assert_eq(env.status, SN_OK, "%s: %s", cases[k].ops, env.message);
+        cr_assert_eq(sn_graph_eval_errors(&errors, m, NULL, &arena), SN_OK);
+        cr_expect(errors[0] >= cases[k].least && errors[0] <= cases[k].most, "%s: %g", cases[k].ops, errors[0]);
+        eval_end(m);
+    }
+}
+
 /* A reference that adds one after the other would be off by 1e-11 itself. */
 Test(graph_eval, long_sums_are_exact) {
     static const struct {

@@ -2,9 +2,11 @@
  * error with its reason.
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "include/sinter/sinter.h"
@@ -106,6 +108,33 @@ Test(npy, written_as_numpy_writes) {
     cr_assert_arr_eq(file, "\x93NUMPY\x01\x00\x76\x00", 10);
     cr_assert(strstr(file + 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }") == file + 10);
     cr_assert_eq(file[127], '\n');
+    stop(&f);
+}
+
+/* The file that was there stays: none is half written. */
+Test(npy, a_disk_that_is_full) {
+    fixture f = start();
+    sn_tensor *large, *old;
+    cr_assert_eq(sn_tensor_create(&large, f.ctx, SN_CPU, SN_F32, SN_LIST(1 << 14)), SN_OK);
+    cr_assert_eq(sn_tensor_create(&old, f.ctx, SN_CPU, SN_F32, SN_LIST(2, 3)), SN_OK);
+    cr_assert_eq(sn_tensor_write(old, six, sizeof six), SN_OK);
+    cr_assert_eq(sn_tensor_save_npy(old, f.path), SN_OK);
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 5000;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    sn_status status = sn_tensor_save_npy(large, f.path);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    cr_expect_eq(status, SN_ERROR_FILE);
+    cr_expect(strstr(sn_error(f.ctx), "cannot write ") && strstr(sn_error(f.ctx), "File too large"), "%s",
+              sn_error(f.ctx));
+    float back[6];
+    cr_expect_eq(load(back, &f), SN_OK);
+    cr_expect(!memcmp(back, six, sizeof six));
+    sn_tensor_destroy(large);
+    sn_tensor_destroy(old);
     stop(&f);
 }
 

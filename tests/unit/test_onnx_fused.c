@@ -181,3 +181,76 @@ Test(onnx_fused, sizes_that_are_none) {
     rotary.operands = "x empty empty";
     check(&rotary, "");
 }
+
+/* Sizes of queries, keys and values are those of a stranger: their sum overflowed. */
+Test(onnx_fused, hidden_sizes) {
+    static const struct {
+        int64_t sizes[3];
+        const char *why;
+    } cases[] = {
+        {{INT64_MAX, INT64_MAX, 2}, "weights of 3 columns for queries, keys and values of 9223372036854775807, "},
+        {{1, INT64_MAX, 1}, "of 1, 9223372036854775807 and 1"},
+        {{-1, 2, 2}, "of -1, 2 and 2"},
+        {{1, 1, 2}, "of 1, 1 and 2"},
+        {{1, 1, 0}, "of 1, 1 and 0"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        sn_context *ctx;
+        sn_graph *graph;
+        pb g = {0}, n = node_of("Attention", "x w", "y"), sizes = attr_of("qkv_hidden_sizes");
+        for (int i = 0; i < 3; i++) put_int(&sizes, ATTR_INTS, cases[k].sizes[i]);
+        put_message(&n, NODE_ATTRIBUTE, &sizes);
+        put_attr_int(&n, "num_heads", 1);
+        put_text(&n, NODE_DOMAIN, "com.microsoft");
+        put_value(&g, GRAPH_INPUT, "x", F32, "2 4 3");
+        put_value(&g, GRAPH_INPUT, "w", F32, "3 3");
+        put_message(&g, GRAPH_NODE, &n);
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 26);
+        cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+        cr_expect_eq(sn_import_onnx_memory(&graph, ctx, "m.onnx", m.at, m.n, NULL, NULL), SN_ERROR_UNSUPPORTED);
+        cr_expect(strstr(sn_error(ctx), cases[k].why), "%s\n  instead of: %s", sn_error(ctx), cases[k].why);
+        sn_context_destroy(ctx);
+    }
+}
+
+/* Tables of ai.onnx.ml: what their attributes may not say. */
+Test(onnx_fused, tables) {
+    static const struct {
+        const char *op, *text, *value, *floats;
+        uint32_t n;
+        int type;
+        const char *why;
+    } cases[] = {
+        {"Scaler", NULL, NULL, "offset", 2, F32, "2 numbers of offset for 3 columns"},
+        {"Scaler", NULL, NULL, "scale", 1, BOOL, "a table of bool"},
+        {"Normalizer", "norm", "L3", NULL, 0, F32, "norm L3"},
+        {"LinearRegressor", "post_transform", "PROBIT", NULL, 0, F32, "post_transform PROBIT"},
+        {"LinearRegressor", NULL, NULL, "coefficients", 4, F32, "4 coefficients for 3 columns and 1 targets"},
+        {"Imputer", NULL, NULL, NULL, 0, F32, "attribute imputed_value_floats is missing"},
+        {"Imputer", NULL, NULL, "imputed_value_floats", 1, I64, "a table of integers"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        enum { ATTR_FLOATS = 7 };
+        sn_context *ctx;
+        sn_graph *graph;
+        pb g = {0}, n = node_of(cases[k].op, "x", "y");
+        pb text = attr_of(cases[k].text ? cases[k].text : ""), floats = attr_of(cases[k].floats ? cases[k].floats : "");
+        if (cases[k].text) {
+            put_text(&text, ATTR_S, cases[k].value);
+            put_message(&n, NODE_ATTRIBUTE, &text);
+        }
+        for (uint32_t i = 0; i < cases[k].n; i++) put_float(&floats, ATTR_FLOATS, 1);
+        if (cases[k].floats) put_message(&n, NODE_ATTRIBUTE, &floats);
+        put_text(&n, NODE_DOMAIN, "ai.onnx.ml");
+        put_value(&g, GRAPH_INPUT, "x", cases[k].type, "4 3");
+        put_message(&g, GRAPH_NODE, &n);
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 26);
+        cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+        cr_expect_eq(sn_import_onnx_memory(&graph, ctx, "m.onnx", m.at, m.n, NULL, NULL), SN_ERROR_UNSUPPORTED, "%zu",
+                     k);
+        cr_expect(strstr(sn_error(ctx), cases[k].why), "%s\n  instead of: %s", sn_error(ctx), cases[k].why);
+        sn_context_destroy(ctx);
+    }
+}

@@ -4,8 +4,8 @@
     python3 tests/onnx/make/make.py --pack ARCHIVE OUT packs OUT; the same cases give the same archive
 
 Each module of FAMILIES makes one family; its head says what its oracle is. Random numbers start from the family's
-name. The archive tests/onnx/cases.tar.xz, which `./dev test` runs, was made with onnx 1.23.2, onnxruntime 1.31.1 (attention
-and fused: 1.32.0) and numpy 2.4.6.
+name. The archive tests/onnx/cases.tar.xz, which `./dev test` runs, was made with onnx 1.23.2, onnxruntime 1.31.1 (attention,
+fused and learn: 1.32.0) and numpy 2.4.6.
 """
 
 import importlib
@@ -32,6 +32,7 @@ FAMILIES = [
     "index",
     "attention",
     "fused",
+    "learn",
     "dtypes",
     "recurrent",
 ]

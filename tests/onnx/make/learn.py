@@ -1,0 +1,32 @@
+"""Arithmetic on the columns of tables (ai.onnx.ml). Oracle: onnxruntime."""
+
+import numpy as np
+
+ORACLE = "runtime"
+
+
+def make(family):
+    def case(name, op, operands, **a):
+        family.case(name, op, operands, 3, domain="ai.onnx.ml", **a)
+
+    x = family.normal(5, 3)
+    row = [float(v) for v in family.normal(3)]
+    case("scaler", "Scaler", [x], offset=row, scale=[2.0, -1.0, 0.5])
+    case("scaler_one", "Scaler", [x], offset=[0.5], scale=[3.0])
+    case("binarizer", "Binarizer", [x], threshold=0.3)
+    case("binarizer_zero", "Binarizer", [x])
+    zeros = x.copy()
+    zeros[2] = 0
+    for norm in ("MAX", "L1", "L2"):
+        case(f"normalizer_{norm}", "Normalizer", [np.abs(x)], norm=norm)
+    case("normalizer_signs", "Normalizer", [x], norm="L2")
+    case("normalizer_zeros", "Normalizer", [zeros], norm="L1")
+    case("regressor", "LinearRegressor", [x], coefficients=row, intercepts=[0.7])
+    w = [float(v) for v in family.normal(6)]
+    case("regressor_targets", "LinearRegressor", [x], coefficients=w, intercepts=[0.7, -2.0], targets=2)
+    case("regressor_bare", "LinearRegressor", [x], coefficients=w, targets=2)
+    gaps = x.copy()
+    gaps[1, 2] = gaps[3, 0] = np.nan
+    case("imputer", "Imputer", [gaps], imputed_value_floats=row, replaced_value_float=float("nan"))
+    gaps = np.where(np.isnan(gaps), np.float32(-1), gaps)
+    case("imputer_number", "Imputer", [gaps], imputed_value_floats=[4.0], replaced_value_float=-1.0)
