@@ -285,6 +285,12 @@ static int64_t line_of(const sn_tiles *t) {
     return begins || t->length / (tile_of(t) / wide) > SN_CUT_TILE_PARTS ? wide / 2 : wide;
 }
 
+/* Parts whose sums are combined at a time: pieces of a column ask for some of them each, all at once. Few pieces have registers for few. */
+static int64_t group_of(const sn_tiles *t) {
+    if (t->width >= SN_WARP) return SN_CUT_COLUMN_GROUP;
+    return sn_least(SN_CUT_GROUP, sn_least(t->pieces, SN_WARP) * SN_CUT_TILE_WORDS);
+}
+
 /* A part of a row, or of some columns of one. */
 static bool choose_part(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
@@ -305,7 +311,7 @@ static bool choose_part(sn_tiles *t) {
     int64_t few = SN_CUT_TILE_TURNS * units, each = t->outer * t->side;
     t->steps = tile_of(t) / (t->pieces * line_pitch(t));
     while (t->steps >= 2 * SN_CUT_TILE_LEAST && each * (t->length / (t->pieces * t->steps)) < few) t->steps /= 2;
-    t->group = t->width < SN_WARP ? SN_CUT_GROUP : SN_CUT_COLUMN_GROUP;
+    t->group = group_of(t);
     if ((t->warps = sn_tile_by_warps(t))) return t->parts > 1;
     if (t->inner == 1) return false;
     t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
