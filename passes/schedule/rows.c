@@ -10,6 +10,8 @@
 #include "passes/schedule/figures.h"
 #include "passes/schedule/teams.h"
 
+#include <math.h>
+
 /* What rows ask about the shape. */
 typedef struct rows {
     const sn_schedule_shape *sh;
@@ -337,6 +339,19 @@ static bool is_of_bytes(const rows *ro, const sn_sched *sc) {
            ro->sh->max_count > (int64_t)SN_ROW_VECTORS * sc->vector * SN_ONLINE_THREADS;
 }
 
+/* How much of all turns of blocks, of so many threads and a row each, is done by as many as there is room for. */
+static double fullness(const sn_target *t, const rows *ro, uint32_t threads) {
+    double turns = (double)ro->sh->rows * threads / ((double)t->units * SN_ROW_RESIDENT);
+    return turns <= 1 ? 1 : turns / ceil(turns);
+}
+
+/* Blocks that are half as long make up for a last turn of few: a scan is bound by what its blocks wait for, not by their threads. */
+static void fill_turns(const sn_target *t, const rows *ro, sn_sched *sc) {
+    while (sc->block_x > SN_SCAN_LEAST &&
+           fullness(t, ro, sc->block_x / 2) * 100 > fullness(t, ro, sc->block_x) * (100 + SN_SCAN_FULLER))
+        sc->block_x /= 2;
+}
+
 static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
@@ -363,6 +378,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
             sc->block_x *= 2;
         }
         if (sc->block_x > t->max_threads) sc->block_x = t->max_threads;
+        if (ro->sh->scans) fill_turns(t, ro, sc);
     }
     if (!sc->block_y) {
         bool alone = !t->is_gpu || sc->block_x >= SN_ALONE_THREADS ||
