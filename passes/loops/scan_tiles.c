@@ -360,8 +360,7 @@ static double evenness(const sn_tiles *t) {
 
 /* Many columns, each of which would be a thread's own, of steps that begin anywhere, or so few of f64 and i64 that threads
  * load too little: a block walks some of them from end to end, part by part, with the next parts under way. So memory is
- * asked for whole vectors, and nobody waits for others. A block has 256, or half of that; still fewer only where that is clearly more even, since lines
- * of memory have ends. */
+ * asked for whole vectors, and nobody waits for others. A block has 256, or fewer where that is clearly more even: lines of memory have ends. */
 static bool choose_walk(sn_tiles *t) {
     sn_tiles best = *t, other = *t;
     bool found = false;
@@ -373,8 +372,9 @@ static bool choose_walk(sn_tiles *t) {
         other = *t;
         if (!choose_walk_of(&other, threads)) continue;
         double even = evenness(&other) * 100, before = found ? evenness(&best) * (100 + SN_CUT_WALK_EVENER) : 0;
-        bool narrow = threads < SN_CUT_TILE_THREADS / 2;
-        if ((narrow && even < SN_CUT_WALK_EVEN) || even < before) continue;
+        bool half = threads == SN_CUT_TILE_THREADS / 2 && t->least <= SN_BANK;
+        double enough = threads == SN_CUT_TILE_THREADS ? 0 : half ? SN_CUT_WALK_HALF_EVEN : SN_CUT_WALK_EVEN;
+        if (even < enough || even < before) continue;
         best = other, found = true;
     }
     *t = found ? best : other;

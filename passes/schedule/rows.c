@@ -378,7 +378,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
             sc->block_x *= 2;
         }
         if (sc->block_x > t->max_threads) sc->block_x = t->max_threads;
-        if (ro->sh->scans) fill_turns(t, ro, sc);
+        if (ro->sh->scans && ro->bytes <= SN_BANK) fill_turns(t, ro, sc);
     }
     if (!sc->block_y) {
         bool alone = !t->is_gpu || sc->block_x >= SN_ALONE_THREADS ||
@@ -391,7 +391,10 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         while (sc->block_y > 1 && ro->sh->rows < (int64_t)sc->block_y * t->units) sc->block_y /= 2;
     }
     uint32_t n = vectors_per_thread(ro, sc);
-    if (!sc->unroll && ro->sh->scans) sc->unroll = t->is_gpu ? sn_steps_ahead(n, sc) : 1;
+    if (!sc->unroll && ro->sh->scans) {
+        sc->unroll = t->is_gpu ? sn_steps_ahead(n, sc) : 1;
+        if (ro->bytes == 2 && ro->sh->max_count % sc->vector) sc->unroll = sn_least(sc->unroll, SN_SCAN_ODD_HALVES);
+    }
     bool fits =
         t->is_gpu && n * sc->vector <= (is_packed(ro) && sc->vector > 1 ? SN_ROW_BYTES : SN_ROW_REGS) && has_room(ro);
     if (!sc->unroll) sc->unroll = fits ? n : sn_least(SN_REST_UNROLL, n);
