@@ -79,7 +79,9 @@ static void choose(sn_attend_order *o, const sn_attend *a, const sn_sched *sc) {
     }
     pairs.pairs = true;
     pairs.left = left_of(&pairs);
-    double plain = DRIFT * longest(o, keys, BEGIN), paired = can ? longest(&pairs, keys, BEGIN) : plain;
+    bool all_keys = 2 * keys[0] > sn_ceil_div(a->c.k, sc->tile_n); /* of earlier rows, too */
+    double plain = (all_keys ? DRIFT : 1) * longest(o, keys, BEGIN),
+           paired = can ? longest(&pairs, keys, BEGIN) : plain;
     double mean = all * (double)a->c.batch / (double)o->blocks;
     if (paired < plain) *o = pairs;
     o->excess = (o->pairs ? paired : plain) / mean;
