@@ -369,28 +369,51 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
 /* Blocks that share a multiprocessor. */
 static double beside(const sn_sched *sc) { return sc->min_blocks > 1 ? sc->min_blocks : 1; }
 
+static double groups_of(const sn_attend *a, const sn_sched *sc) {
+    return (double)sc->block_x / sn_mmas[a->mma].threads;
+}
+
+/* Tiles of rows, of a part of the keys each. */
+static double tiles_of_rows(const sn_attend *a, const sn_sched *sc) {
+    return (double)a->c.batch * sn_waves((double)a->c.m, sc->tile_m) * sc->split;
+}
+
+/* Blocks on a multiprocessor that has most of them, and warpgroups: of few rows not as many as there is room for. */
+static double together(const sn_attend *a, const sn_sched *sc) {
+    double most = sn_waves(tiles_of_rows(a, sc), a->cx->target->units);
+    return most < beside(sc) ? most : beside(sc);
+}
+
+static double groups_together(const sn_attend *a, const sn_sched *sc) { return together(a, sc) * groups_of(a, sc); }
+
 static double channels_of(const sn_attend *a) {
     return (double)(sn_attend_padded(a->depth) + sn_attend_padded(a->c.n));
 }
 
 /* Cycles of a multiprocessor for the products of a tile, and for its weights, of all its blocks. */
 static double products_of(const sn_attend *a, const sn_sched *sc) {
-    return beside(sc) * sc->tile_m * sc->tile_n * channels_of(a) / sn_mmas[a->mma].rate;
+    return together(a, sc) * sc->tile_m * sc->tile_n * channels_of(a) / sn_mmas[a->mma].rate;
 }
 
 static double weights_of(const sn_attend *a, const sn_sched *sc) {
     double one = SN_ATTEND_WEIGHT / 100.0 + a->specials / a->cx->target->special;
-    return beside(sc) * sc->tile_m * sc->tile_n * one;
+    return together(a, sc) * sc->tile_m * sc->tile_n * one;
 }
 
 /* Cycles of a tile of keys for what a warpgroup waits for, and others do not hide. Where products and weights take about as
- * long, and groups are not in step, each of the others on the multiprocessor hides as much. */
+ * long, and groups take turns, each of the others hides as much. */
 static double waits_of(const sn_attend *a, const sn_sched *sc) {
     const double EVEN = 0.6;
-    double others = beside(sc) * sc->block_x / sn_mmas[a->mma].threads - 1;
-    bool apart = sc->turns || beside(sc) > 1;
-    if (!apart || a->specials || weights_of(a, sc) < EVEN * products_of(a, sc)) return SN_ATTEND_TILE;
-    return SN_ATTEND_TURN / (others > 1 ? others : 1);
+    double others = groups_of(a, sc) - 1;
+    if (!sc->turns || others < 1 || a->specials || weights_of(a, sc) < EVEN * products_of(a, sc)) return SN_ATTEND_TILE;
+    return SN_ATTEND_TURN / others;
+}
+
+/* How much of the shorter of products and weights the longer does not hide. A warpgroup by itself has nothing beside it; of one tile of
+ * keys the product of weights stands in front of no other weights, and only other blocks are at another place. */
+static double not_hidden(const sn_attend *a, const sn_sched *sc) {
+    if (a->c.k <= sc->tile_n) return 1 / together(a, sc);
+    return groups_together(a, sc) < 2 ? 1 : SN_ATTEND_BESIDE / 100.0;
 }
 
 /* Warpgroups do well to give their products in turn where weights take half as long as those at least, so that they are
@@ -400,25 +423,24 @@ static bool has_turns(const sn_attend *a, const sn_sched *sc) {
     return several && !a->n_loads && 2 * weights_of(a, sc) >= products_of(a, sc);
 }
 
-/* Bytes that boxes bring for a tile of keys, of all blocks on a multiprocessor. */
+/* Bytes that boxes bring for a tile of keys, of all blocks on a multiprocessor: in the mean of the device, whose cache they come from. */
 static double brought_of(const sn_attend *a, const sn_sched *sc) {
+    double mean = tiles_of_rows(a, sc) / a->cx->target->units, blocks = mean < beside(sc) ? mean : beside(sc);
     double halves = channels_of(a) * sn_dtype_bytes(SN_BF16), loaded = (double)sc->tile_m * sn_attend_loaded(a, true);
-    return beside(sc) * sc->tile_n * (halves + loaded);
+    return (blocks > 1 ? blocks : 1) * sc->tile_n * (halves + loaded);
 }
 
 /* Cycles for the tiles of keys that masks cut, of a tile of rows: others are not tested. */
 static double cuts_of(const sn_attend *a, const sn_sched *sc) {
     double tiles = sn_waves(sc->tile_m, sc->tile_n) * a->n_masks;
-    return beside(sc) * tiles * sc->tile_m * sc->tile_n * SN_ATTEND_MASK / 100;
+    return together(a, sc) * tiles * sc->tile_m * sc->tile_n * SN_ATTEND_MASK / 100;
 }
 
 /* Cycles in which a tile of rows begins and stores. */
 static double begin_of(const sn_attend *a, const sn_sched *sc, bool waits) {
-    double groups = sc->block_x / sn_mmas[a->mma].threads;
     if (sn_attend_queries(a, sc) < 2) return SN_ATTEND_BLOCK;
-    if (beside(sc) > 1) return SN_ATTEND_NEXT_APART;
-    bool ahead = sc->stages > 2 && a->c.k > sc->tile_n && !waits;
-    return groups * SN_ATTEND_NEXT - (ahead ? SN_ATTEND_AHEAD : 0);
+    bool ahead = sc->stages > 2 && a->c.k > sc->tile_n && !waits && beside(sc) < 2;
+    return groups_together(a, sc) * SN_ATTEND_NEXT - (ahead ? SN_ATTEND_AHEAD : 0);
 }
 
 /* Of all blocks. A tile takes its products or its weights, whichever is longer, and a part of the other, which
@@ -430,14 +452,14 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     double products = products_of(a, sc), weights = weights_of(a, sc);
     double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
     int64_t pressed = registers(a, sc) - SN_ATTEND_EASY;
-    double tile = longer + shorter * SN_ATTEND_BESIDE / 100 + waits_of(a, sc);
+    double tile = longer + shorter * not_hidden(a, sc) + waits_of(a, sc);
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
     bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
     double brought = brought_of(a, sc) / (waits ? a->cx->target->cycle_bytes : SN_ATTEND_CACHE);
     if (brought > tile) tile = brought;
-    double units = a->cx->target->units * beside(sc), blocks = (double)c->batch * sn_waves((double)c->m, sc->tile_m);
-    double turns = blocks > units ? blocks / units : 1;     /* of different lengths, or begun when others end */
-    if (waits) turns = sn_waves(blocks * sc->split, units); /* all of one length */
+    double units = a->cx->target->units * beside(sc), blocks = tiles_of_rows(a, sc), turns = sn_waves(blocks, units);
+    if (a->n_masks && !waits)
+        turns = blocks > units ? blocks / units : 1; /* of different lengths: begun when others end */
     double keys = tiles_seen(a, sc), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
     /* Where a block has more to do than others, those beside it leave it the multiprocessor. */
     if (sc->persistent && a->n_masks) turns *= 1 + (sn_attend_excess(a, sc) - 1) / beside(sc);
@@ -459,8 +481,8 @@ static bool is_many(const sn_attend *a, const sn_sched *sc) {
     return a->c.m >= SN_ATTEND_LEAST && 2 * blocks > a->cx->target->units;
 }
 
-/* Of few rows: as many parts of the keys as take the least cycles. */
-static uint32_t parts_of(const sn_attend *a, const sn_sched *sc) {
+/* Of few rows: as many parts of the keys as take the least cycles. A block that has them all may be persistent. */
+static uint32_t parts_of(const sn_attend *a, const sn_sched *sc, bool open) {
     int64_t tiles = tiles_of(a, sc);
     uint32_t best = 1;
     double least = 0;
@@ -468,6 +490,7 @@ static uint32_t parts_of(const sn_attend *a, const sn_sched *sc) {
     for (uint32_t n = 1; n <= SN_ATTEND_PARTS && n <= tiles; n++) {
         sn_sched one = *sc;
         one.split = n;
+        if (open && n == 1) one.persistent = is_persistent(a, &one);
         if (!can_be_shared(a, &one)) continue;
         double now = cycles(a, &one);
         if (n > 1 && now >= least) continue;
@@ -486,7 +509,7 @@ static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t gr
     if (!sc.tile_n) sc.tile_n = keys;
     if (!sc.stages) sc.stages = stages;
     if (!pinned->cls && blocks > 1) sc.min_blocks = blocks;
-    if (!sc.split) sc.split = parts_of(a, &sc);
+    if (!sc.split) sc.split = parts_of(a, &sc, !pinned->cls);
     if (!pinned->cls) sc.turns = has_turns(a, &sc);
     if (!pinned->cls) sc.persistent = sc.split == 1 && is_persistent(a, &sc);
     return sc;

@@ -74,6 +74,7 @@ typedef struct sn_attend_order {
     int64_t group, down; /* batches in a group; tiles of each */
     bool grows;          /* later rows see more keys */
     bool pairs;          /* a block has a tile with many keys and one with few */
+    int64_t left;        /* pairs whose tiles have a block each, in the last turn */
     double excess;       /* what the block with most to do has, to the mean */
 } sn_attend_order;
 

@@ -10,6 +10,9 @@
  * Where a mask cuts keys off, the first tile of a group is as much longer than the mean as the last one is shorter, so that pairs are
  * all of one length, and blocks end together. In order, a group is dealt out anew for each turn, and some block gets the longest tile
  * of each.
+ *
+ * Pairs that are left for the last turns, r of them, may be too few for half of the blocks. Then twice as many blocks have one tile
+ * each, number n/2 - r and those behind it of the last group: the middle ones, which are about half as long as a pair.
  */
 #include "passes/schedule/attend.h"
 
@@ -30,22 +33,33 @@ static int64_t at_once(const sn_attend *a, const sn_sched *sc) {
     return n > 1 ? n : 1;
 }
 
+/* Pairs that are left for the last turns, where each of their tiles gets a block of its own; 0: they are done as pairs. */
+static int64_t left_of(const sn_attend_order *o) {
+    int64_t n = o->group * o->down, left = o->all / 2 % o->blocks;
+    return o->pairs && 2 * left <= o->blocks && 2 * left <= n ? left : 0;
+}
+
+static int64_t turns_of(const sn_attend_order *o, int64_t g) {
+    int64_t each = o->pairs ? 2 : 1;
+    if (o->left) return o->all / 2 / o->blocks * 2 + (g < 2 * o->left ? 1 : 0);
+    return ((o->all / each - 1 - g) / o->blocks + 1) * each;
+}
+
 /* Number in its group of the tile that block g has in that turn. */
-static int64_t number_in_pairs(const sn_attend_order *o, int64_t turn, int64_t g) {
-    int64_t n = o->group * o->down, pair = o->blocks * (turn / 2) + g, s = pair % (n / 2);
+static int64_t number_of(const sn_attend_order *o, int64_t turn, int64_t g) {
+    int64_t n = o->group * o->down, pair = o->blocks * (turn / 2) + g;
+    if (!o->pairs) return (o->blocks * turn + g) % n;
+    int64_t s = pair < o->all / 2 ? pair % (n / 2) : pair - (o->all - n) / 2;
     return turn % 2 ? n - 1 - s : s;
 }
 
 /* Tiles of keys of the block that has most of them; a tile of rows is `begin` more. keys: by tile, in the order of a group. */
-static double longest(const sn_attend_order *o, const int64_t *keys, bool pairs, double begin) {
+static double longest(const sn_attend_order *o, const int64_t *keys, double begin) {
     double most = 0;
-    int64_t n = o->group * o->down, each = pairs ? 2 : 1;
     for (int64_t g = 0; g < o->blocks; g++) {
         double sum = 0;
-        for (int64_t turn = 0; o->blocks * (turn / each) + g < o->all / each; turn++) {
-            int64_t inside = pairs ? number_in_pairs(o, turn, g) : (o->blocks * turn + g) % n;
-            sum += (double)keys[inside / o->group] + begin;
-        }
+        for (int64_t turn = 0; turn < turns_of(o, g); turn++)
+            sum += (double)keys[number_of(o, turn, g) / o->group] + begin;
         if (sum > most) most = sum;
     }
     return most;
@@ -55,6 +69,7 @@ static double longest(const sn_attend_order *o, const int64_t *keys, bool pairs,
 static void choose(sn_attend_order *o, const sn_attend *a, const sn_sched *sc) {
     const double BEGIN = 2;    /* tiles of keys, in which it begins and stores */
     const double DRIFT = 1.05; /* in order, blocks come apart, and keys go from the cache */
+    sn_attend_order pairs = *o;
     bool can = o->group * o->down % 2 == 0;
     int64_t *keys = SN_NEWN(a->cx->scratch, int64_t, o->down);
     double all = 0;
@@ -62,9 +77,13 @@ static void choose(sn_attend_order *o, const sn_attend *a, const sn_sched *sc) {
         keys[i] = sn_attend_tiles_at(a, sc, (o->down - 1 - i) * sc->tile_m);
         all += (double)keys[i] + BEGIN;
     }
-    double plain = DRIFT * longest(o, keys, false, BEGIN), paired = can ? longest(o, keys, true, BEGIN) : plain;
+    pairs.pairs = true;
+    pairs.left = left_of(&pairs);
+    bool all_keys = 2 * keys[0] > sn_ceil_div(a->c.k, sc->tile_n); /* of earlier rows, too */
+    double plain = (all_keys ? DRIFT : 1) * longest(o, keys, BEGIN),
+           paired = can ? longest(&pairs, keys, BEGIN) : plain;
     double mean = all * (double)a->c.batch / (double)o->blocks;
-    o->pairs = paired < plain;
+    if (paired < plain) *o = pairs;
     o->excess = (o->pairs ? paired : plain) / mean;
 }
 
@@ -90,6 +109,10 @@ double sn_attend_excess(const sn_attend *a, const sn_sched *sc) {
 sn_ix sn_attend_order_turns(const sn_attend_order *o, sn_module *m, sn_ix g) {
     int64_t each = o->pairs ? 2 : 1;
     if (o->blocks == o->all) return sn_ix_const(m, 1);
+    if (o->left) {
+        sn_ix one = sn_ix_divc(m, sn_ix_addc(m, sn_ix_scale(m, g, -1), 2 * o->left - 1), o->blocks);
+        return sn_ix_addc(m, one, turns_of(o, 0));
+    }
     sn_ix last = sn_ix_const(m, o->all / each - 1);
     return sn_ix_scale(m, sn_ix_addc(m, sn_ix_divc(m, sn_ix_sub(m, last, g), o->blocks), 1), each);
 }
@@ -105,12 +128,16 @@ void sn_attend_order_place(sn_ix *batch, sn_ix *tile, const sn_attend_order *o, 
     sn_ix number = g;
     if (o->blocks < o->all) {
         sn_ix turn = o->pairs ? sn_ix_divc(m, w, 2) : w;
-        number = sn_ix_fma(m, o->blocks, turn, g);
-        number = sn_ix_min(m, number, sn_ix_const(m, o->all / each - 1)); /* which it always is, as ranges do not see */
+        number = sn_ix_fma(m, o->blocks, turn, g); /* below the end, as ranges do not see */
+        number = sn_ix_min(m, number, sn_ix_const(m, o->all / each - 1 + o->left));
     }
-    sn_ix inside = sn_ix_modc(m, number, n / each);
+    sn_ix group = sn_ix_divc(m, number, n / each);
+    if (o->left) group = sn_ix_min(m, group, sn_ix_const(m, o->all / n - 1));
+    sn_ix inside = sn_ix_sub(m, number, sn_ix_scale(m, group, n / each));
+    if (o->left) inside = sn_ix_max(m, sn_ix_min(m, inside, sn_ix_const(m, n / 2 - 1 + o->left)), sn_ix_const(m, 0));
+    else inside = sn_ix_modc(m, number, n / each);
     if (o->pairs) inside = sn_ix_min(m, turned(m, n, w, inside), sn_ix_const(m, n - 1)); /* the same */
     *tile = sn_ix_divc(m, inside, o->group);
     if (o->grows) *tile = sn_ix_addc(m, sn_ix_scale(m, *tile, -1), o->down - 1);
-    *batch = sn_ix_fma(m, o->group, sn_ix_divc(m, number, n / each), sn_ix_modc(m, inside, o->group));
+    *batch = sn_ix_fma(m, o->group, group, sn_ix_modc(m, inside, o->group));
 }
