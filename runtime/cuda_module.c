@@ -2,7 +2,7 @@
  *
  * A kernel that no assembler of the toolkit has taken, or whose cubin this driver does not take (a toolkit newer than the
  * driver), gets a second chance as PTX with the driver. What both refuse fails with the first lines of the assembler's log. The
- * driver is called from several threads, too: how many texts it assembles at a time is its affair. It gives no cubin away,
+ * driver is called from several threads, too: how many texts it assembles at a time is its affair (one, of 580). It gives no cubin away,
  * and has a cache of its own. Where cubins are not kept, several kernels may be one text, and one module (join.c).
  */
 #include "runtime/cuda_module.h"
@@ -166,6 +166,11 @@ static sn_status load_one(sn_cuda_code *out, uint32_t i, sn_cuda *cu, const sn_a
     return prepare(&out[i], cu, k);
 }
 
+/* The driver assembles one text at a time, whoever calls it (580): several threads have it done sooner by processes. */
+static bool is_worth_processes(const sn_cubins *keep, sn_pool *pool) {
+    return keep && keep->ptxas && keep->ptxas->path && sn_pool_threads(pool) > 1;
+}
+
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
                             uint32_t n, sn_pool *pool, const sn_cubins *keep, const sn_beside *beside) {
     sn_arena scratch;
@@ -174,7 +179,9 @@ sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu
     sn_assembly *jobs = SN_NEWN(&scratch, sn_assembly, n + 1);
     bool any = false;
     for (uint32_t i = 0; i < n; i++) jobs[i] = sn_assembly_of(&kernels[i], cu->target.sm), any |= !jobs[i].left_out;
-    if (!keep) sn_assemblies_join(jobs, n, sn_pool_threads(pool), &scratch);
+    bool kept = keep && keep->cache;
+    if (!kept && !is_worth_processes(keep, pool)) keep = NULL;
+    if (!kept) sn_assemblies_join(jobs, n, sn_pool_threads(pool), &scratch);
     sn_status status = assemble_all(out, jobs, cu, kernels, n, pool, keep, beside, &scratch);
     double assembled = sn_now_us();
     for (uint32_t i = 0; i < n && status == SN_OK; i++)
