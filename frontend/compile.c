@@ -223,8 +223,8 @@ static void record_cache(sn_program *p, const sn_cache *c) {
 
 static void close_cache(sn_program *p, const sn_settings *s) {
     sn_cache *c = p->cache;
-    if (!c) return;
     sn_program_say_ptxas(p);
+    if (!c) return;
     sn_cache_trim(c, &p->ctx->env);
     record_cache(p, c);
     p->info.cached = true;
@@ -316,8 +316,7 @@ static sn_status load(sn_program *p, sn_cuda *cu, uint32_t threads) {
     end_warming(p);
     SN_TRY(sn_program_launches(&kernels, p, &p->arena));
     sn_cubins keep = sn_program_cubins(p, p->cache);
-    return sn_prog_load(&p->prog, p->m, cu, kernels, p->m->kernels.n, sn_host_code_wrapper(p->host), threads,
-                        p->cache ? &keep : NULL);
+    return sn_prog_load(&p->prog, p->m, cu, kernels, p->m->kernels.n, sn_host_code_wrapper(p->host), threads, &keep);
 }
 
 /* ---- ports ---- */

@@ -6,11 +6,11 @@
  */
 #include "frontend/frontend.h"
 #include "frontend/multi.h"
+#include "runtime/threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *or_environment(const char *option, const char *variable, const char *otherwise) {
     if (option) return option;
@@ -66,8 +66,7 @@ static sn_status read_threads(uint32_t *out, sn_env *env, unsigned option) {
         if (*end || n < 0 || n > MOST)
             return sn_fail(env, SN_ERROR_ARGUMENT, "SINTER_THREADS: '%s' is no number of threads", value);
     }
-    if (!n) n = sysconf(_SC_NPROCESSORS_ONLN);
-    *out = n > 0 ? (uint32_t)n : 1;
+    *out = n ? (uint32_t)n : sn_processors();
     return SN_OK;
 }
 

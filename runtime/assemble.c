@@ -3,6 +3,8 @@
  * nvJitLink is as fast as ptxas, needs no process and no temporary file, and kernels assemble side by side on threads.
  * It comes with the toolkit, not with the driver, so it is opened at run time and may be missing: ptxas or the driver
  * does it then (cubins.c). Worker threads allocate nothing of ours; results are fetched by the calling thread.
+ * Its quick mode (-Xptxas=-Ofc=min, of 12.9 and later) would take a tenth to a quarter less time, and is not asked for: a pool took 1.36 and a softplus
+ * 1.66 times as long, and kernels of boxes read from wrong addresses (13.0).
  */
 #define _GNU_SOURCE /* dlinfo */
 #include "runtime/assemble.h"

@@ -17,6 +17,12 @@ typedef struct sn_assembly {
     size_t cubin_size;
     void *cubin; /* in the arena; NULL when refused */
     char *log;   /* in the arena, when refused */
+    /* Of kernels that go as one text (join.c) the first has it. */
+    bool is_joined;    /* its text is in that of the first */
+    uint32_t first;    /* then */
+    uint32_t next;     /* that goes with it; 0: none */
+    const char *alone; /* the first's own text; NULL: none goes with it */
+    size_t alone_size;
 } sn_assembly;
 
 /* Of a kernel, for devices of a generation; one that a library runs, or that has a cubin, is left out. */
@@ -25,6 +31,11 @@ sn_assembly sn_assembly_of(const sn_rt_kernel *k, uint32_t sm);
 void sn_assembly_arch(char *out, size_t size, const char *ptx, uint32_t sm);
 /* The first lines of an assembler's log as one line. */
 char *sn_log_line(sn_arena *arena, const char *log);
+
+/* Small texts become one, as far as so many threads still have enough to share out; those that are in the first's are left out. (join.c) */
+void sn_assemblies_join(sn_assembly *jobs, uint32_t n, uint32_t threads, sn_arena *arena);
+/* Each has its own text again, and none is left out. */
+void sn_assemblies_part(sn_assembly *jobs, uint32_t first);
 
 /* What threads of a pool do beside assembling, in one go with it: any thread, any order. */
 typedef struct sn_aside {

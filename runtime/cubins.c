@@ -1,13 +1,13 @@
 /* cubins.c: who makes the cubins of a program, and what is remembered of them.
  *
  *     nvJitLink, in this process          all but kernels that are a program of their own (sn_rt_kernel.whole)
- *     ptxas, a process for each           what is left, where cubins are kept: in the cache, or in an image
+ *     ptxas, a process for each           what is left, where cubins are kept (in the cache, or in an image), or several threads assemble
  *     the driver, which gives none away   what is left then (cuda_module.c)
  *
  * What the caller has to do beside (the driver's texts, constants that go to the device) is done by the same threads in one go with
  * nvJitLink's turn: one after the other would take as long as the longest of both together.
- * A process takes some milliseconds to start. The driver takes none, so that ptxas has a turn only where somebody is spared the
- * assembler later on. Cubins are remembered by text, architecture and version of the assembler; a turn in which everything
+ * A process takes some milliseconds to start. The driver takes none, but assembles one text at a time: ptxas has a turn only where somebody is
+ * spared the assembler later on, or several threads are (cuda_module.c). Cubins are remembered by text, architecture and version of the assembler; a turn in which everything
  * was remembered assembles nothing. One that nvJitLink refuses (a text newer than it) has a second chance with ptxas.
  */
 #include "runtime/assemble.h"

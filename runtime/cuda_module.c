@@ -2,8 +2,8 @@
  *
  * A kernel that no assembler of the toolkit has taken, or whose cubin this driver does not take (a toolkit newer than the
  * driver), gets a second chance as PTX with the driver. What both refuse fails with the first lines of the assembler's log. The
- * driver is called from several threads, too: how many texts it assembles at a time is its affair. It gives no cubin away,
- * and has a cache of its own.
+ * driver is called from several threads, too: how many texts it assembles at a time is its affair (one, of 580). It gives no cubin away,
+ * and has a cache of its own. Where cubins are not kept, several kernels may be one text, and one module (join.c).
  */
 #include "runtime/cuda_module.h"
 
@@ -47,6 +47,9 @@ static sn_status check_driver(const driven *d, sn_cuda *cu, sn_arena *scratch) {
     if (!*reason) return sn_cuda_check(cu, d->result, d->call);
     return sn_fail(cu->env, SN_ERROR_DEVICE, "kernel %s: the assembler refuses its PTX: %s", d->job->name, reason);
 }
+
+/* Which of several kernels it is shows when each is tried alone. */
+static bool is_one_of_several(const driven *d) { return d->job->alone && d->result != CUDA_SUCCESS && is_refused(d); }
 
 /* All texts of the driver, and before them what is done beside. */
 typedef struct driving {
@@ -94,11 +97,14 @@ static sn_status assemble_all(sn_cuda_code *out, sn_assembly *jobs, sn_cuda *cu,
     }
     sn_aside aside = plan_aside(&w, scratch);
     sn_cubins_make(jobs, n, keep, &aside, pool, scratch);
-    for (uint32_t i = 0; i < w.n; i++) SN_TRY(check_driver(&w.all[i], cu, scratch));
+    for (uint32_t i = 0; i < w.n; i++)
+        if (!is_one_of_several(&w.all[i])) SN_TRY(check_driver(&w.all[i], cu, scratch));
     w.n = 0;
     w.beside = NULL;
     for (uint32_t i = 0; i < n; i++)
-        if (!kernels[i].library && !jobs[i].cubin && !out[i].module)
+        if (!jobs[i].cubin && !out[i].module) sn_assemblies_part(jobs, i);
+    for (uint32_t i = 0; i < n; i++)
+        if (!kernels[i].library && !jobs[i].is_joined && !jobs[i].cubin && !out[i].module)
             w.all[w.n++] = drive(&out[i].module, &jobs[i], scratch);
     sn_pool_run(pool, w.n, drive_range, &w);
     for (uint32_t i = 0; i < w.n; i++) SN_TRY(check_driver(&w.all[i], cu, scratch));
@@ -132,11 +138,11 @@ static sn_status prepare(const sn_cuda_code *code, sn_cuda *cu, const sn_rt_kern
 }
 
 /* The driver gives no cubin away, and answers. */
-static void look_at(sn_cuda_code *code, sn_cuda *cu, const sn_assembly *job) {
+static void look_at(sn_cuda_code *code, sn_cuda *cu, const sn_assembly *job, const char *name) {
     static const int attributes[] = {CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
                                      CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES};
     int values[SN_COUNT(attributes)] = {0};
-    code->is_known = job->cubin && sn_cubin_read(&code->figures, job->cubin, job->cubin_size, job->name);
+    code->is_known = job->cubin && sn_cubin_read(&code->figures, job->cubin, job->cubin_size, name);
     if (code->is_known || !cu->api.cuFuncGetAttribute) return;
     for (size_t k = 0; k < SN_COUNT(attributes); k++)
         if (cu->api.cuFuncGetAttribute(&values[k], attributes[k], code->function) != CUDA_SUCCESS) return;
@@ -144,16 +150,25 @@ static void look_at(sn_cuda_code *code, sn_cuda *cu, const sn_assembly *job) {
     code->is_known = true;
 }
 
-static sn_status load_one(sn_cuda_code *out, sn_cuda *cu, const sn_assembly *job, const sn_rt_kernel *k,
+/* One that is joined is in the module of the first, which is loaded, and unloads it. */
+static sn_status load_one(sn_cuda_code *out, uint32_t i, sn_cuda *cu, const sn_assembly *jobs, const sn_rt_kernel *k,
                           sn_arena *scratch) {
-    if (job->cubin && cu->api.cuModuleLoadDataEx(&out->module, job->cubin, 0, NULL, NULL) != CUDA_SUCCESS) {
-        driven again = drive(&out->module, job, scratch);
+    uint32_t first = jobs[i].is_joined ? jobs[i].first : i;
+    const sn_assembly *job = &jobs[first];
+    CUmodule *module = &out[first].module;
+    if (first == i && job->cubin && cu->api.cuModuleLoadDataEx(module, job->cubin, 0, NULL, NULL) != CUDA_SUCCESS) {
+        driven again = drive(module, job, scratch);
         run_driver(&again, cu);
         SN_TRY(check_driver(&again, cu, scratch));
     }
-    SN_TRY(CU_CALL(cu, cuModuleGetFunction, (&out->function, out->module, job->name)));
-    look_at(out, cu, job);
-    return prepare(out, cu, k);
+    SN_TRY(CU_CALL(cu, cuModuleGetFunction, (&out[i].function, *module, jobs[i].name)));
+    look_at(&out[i], cu, job, jobs[i].name);
+    return prepare(&out[i], cu, k);
+}
+
+/* The driver assembles one text at a time, whoever calls it (580): several threads have it done sooner by processes. */
+static bool is_worth_processes(const sn_cubins *keep, sn_pool *pool) {
+    return keep && keep->ptxas && keep->ptxas->path && sn_pool_threads(pool) > 1;
 }
 
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
@@ -164,10 +179,13 @@ sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu
     sn_assembly *jobs = SN_NEWN(&scratch, sn_assembly, n + 1);
     bool any = false;
     for (uint32_t i = 0; i < n; i++) jobs[i] = sn_assembly_of(&kernels[i], cu->target.sm), any |= !jobs[i].left_out;
+    bool kept = keep && keep->cache;
+    if (!kept && !is_worth_processes(keep, pool)) keep = NULL;
+    if (!kept) sn_assemblies_join(jobs, n, sn_pool_threads(pool), &scratch);
     sn_status status = assemble_all(out, jobs, cu, kernels, n, pool, keep, beside, &scratch);
     double assembled = sn_now_us();
     for (uint32_t i = 0; i < n && status == SN_OK; i++)
-        if (!kernels[i].library) status = load_one(&out[i], cu, &jobs[i], &kernels[i], &scratch);
+        if (!kernels[i].library) status = load_one(out, i, cu, jobs, &kernels[i], &scratch);
     if (any) times->assemble_us += assembled - start; /* else all of it was what was done beside */
     times->load_us += sn_now_us() - assembled;
     sn_arena_free(&scratch);

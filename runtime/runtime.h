@@ -78,7 +78,8 @@ typedef struct sn_ptxas {
  * /usr/local/cuda-VERSION/bin, the newest version first. */
 void sn_ptxas_find(sn_ptxas *out, sn_arena *arena, const char *file, const char *folders);
 
-/* Where cubins are kept, which is what a process of ptxas is worth its time for: in a cache, or an image. */
+/* Where cubins are kept, in a cache or an image, and ptxas: its processes are worth their time for what is kept, or where several threads would
+ * wait for the driver. */
 typedef struct sn_cubins {
     sn_cache *cache; /* NULL: none */
     sn_ptxas *ptxas; /* NULL: it is not wanted */

@@ -11,11 +11,13 @@
  * A child of fork has none of its parent's threads: a pool makes its own there, before the first work that it shares out.
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "runtime/threads.h"
 
 #include "runtime/clock.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -128,8 +130,10 @@ static void *work(void *user) {
     return NULL;
 }
 
+/* Of a machine with more of them than a cpu_set_t holds, those that are online. */
 uint32_t sn_processors(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (uint32_t)n : 1;
 }
 

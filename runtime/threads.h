@@ -12,7 +12,7 @@ typedef void (*sn_pool_fn)(void *user, int64_t begin, int64_t end);
 /* threads counts one caller of sn_pool_run; 0: one for each processor. Fewer are made when the system refuses more. */
 sn_pool *sn_pool_new(sn_env *env, uint32_t threads);
 void sn_pool_free(sn_pool *pool);
-/* Processors that are online. */
+/* Processors that the calling thread may run on. */
 uint32_t sn_processors(void);
 uint32_t sn_pool_threads(const sn_pool *pool);
 

@@ -1,10 +1,10 @@
 /* list.c: `sinter list`: the tables of the library. Every row comes from the table that the library itself uses. */
 #include "passes/graph/choices.h"
+#include "runtime/threads.h"
 #include "tools/tool.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static int list_ops(sn_context *ctx) {
     (void)ctx;
@@ -48,7 +48,7 @@ static void list_library(sn_context *ctx, int device) {
 
 static int list_devices(sn_context *ctx) {
     sn_target host;
-    sn_target_host(&host, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
+    sn_target_host(&host, sn_processors());
     printf("cpu     host   %u threads, vectors of %u bytes\n", host.units, host.vector_bytes);
     list_library(ctx, SN_CPU);
     unsigned n = 0;

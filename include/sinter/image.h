@@ -31,7 +31,7 @@ typedef struct sn_load_options {
     const char *
         device; /* "auto" (default): CUDA where there is a device that the image has code for, else the CPU; "cpu"; "cuda" */
     unsigned ordinal; /* which CUDA device */
-    unsigned threads; /* of the CPU; 0: as many as the machine has */
+    unsigned threads; /* of the CPU; 0: as many as it may run on */
     /* Elements of constants by name, in place of those in the file; of each name, dtype, rank and shape are not looked at, the
      * size in bytes must be that of the constant. Borrowed as long as the program. */
     const sn_weight_info *constants;

@@ -61,7 +61,7 @@ typedef struct sn_rt_options {
     const char *
         device; /* "auto" (NULL): CUDA where there is a device that the image has code for, else the CPU; "cpu"; "cuda" */
     unsigned ordinal;                /* which CUDA device */
-    unsigned threads;                /* of the CPU; 0: as many as the machine has */
+    unsigned threads;                /* of the CPU; 0: as many as it may run on */
     const sn_rt_constant *constants; /* in place of those in the image */
     unsigned n_constants;
     /* A .safetensors file in place of those that the image takes constants from (`sinter compile --weights`): tensors of the same

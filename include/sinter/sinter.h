@@ -563,7 +563,7 @@ typedef struct sn_compile_options {
     const sn_dim_binding *dims; /* sizes of all names that shapes use, and of no others */
     unsigned n_dims;
     unsigned
-        threads; /* of the CPU; 0: as many as the machine has. Long sums are shared by them: last places differ with it */
+        threads; /* of the CPU; 0: as many as it may run on. Long sums are shared by them: last places differ with it */
     const char *wrapper; /* "generated" (default): host code runs the steps; "interpreted" */
     const char
         *cpu_schedule; /* "host" (default); "gpu": kernels scheduled for a GPU (target, or sm_90) run on the CPU */

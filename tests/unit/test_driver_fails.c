@@ -22,6 +22,18 @@ static const char chain[] =
 static const sn_rt_kernel kernels[] = {
     {.name = "add1", .ptx = "add1", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1, .kept_bytes = 8},
     {.name = "add2", .ptx = "add2", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1}};
+/* The driver's, who gets both as one text. */
+#define ENTRY "\n.visible .entry "
+static const sn_rt_kernel joined[] = {
+    {.name = "add1",
+     .ptx = ENTRY "add1",
+     .ptx_size = 1,
+     .grid = 4,
+     .block_x = 1,
+     .block_y = 1,
+     .kept_bytes = 8,
+     .whole = true},
+    {.name = "add2", .ptx = ENTRY "add2", .ptx_size = 1, .grid = 4, .block_x = 1, .block_y = 1, .whole = true}};
 
 typedef struct life {
     sn_env env;
@@ -29,6 +41,7 @@ typedef struct life {
     sn_module *m;
     sn_prog *p;
     sn_prog_state *st;
+    const sn_rt_kernel *kernels;
     sn_graphs_mode mode;
     _Alignas(16) float x[2][4], y[4];
 } life;
@@ -43,7 +56,7 @@ static sn_status run_once(life *f, int set) {
 /* What is there already stays: the second time goes on where the first one stopped. */
 static sn_status go_on(life *f) {
     if (!f->share) SN_TRY(sn_cuda_share(&f->share, &f->env, f->cu));
-    if (!f->p) SN_TRY(sn_prog_load(&f->p, f->m, f->cu, kernels, 2, NULL, 1, NULL));
+    if (!f->p) SN_TRY(sn_prog_load(&f->p, f->m, f->cu, f->kernels, 2, NULL, 1, NULL));
     if (!f->st) {
         SN_TRY(sn_prog_state_new(&f->st, f->p, &f->env, f->share));
         sn_prog_state_graphs(f->st, f->mode);
@@ -67,7 +80,7 @@ static void expect_nothing_left(const fake_state *d, const char *when) {
 }
 
 static void begin(life *f, sn_graphs_mode mode) {
-    *f = (life){.mode = mode};
+    *f = (life){.kernels = kernels, .mode = mode};
     f->cu = fake_device(&f->env);
     f->cu->driver_version = 12040;
     f->m = sn_module_new(&f->env);
@@ -82,9 +95,10 @@ static void expect_named(const fake_state *d, sn_status status, const char *said
     cr_assert(named, "%s: \"%s\"", d->failed, said);
 }
 
-static int fail_the_nth(int n, sn_graphs_mode mode, CUresult with) {
+static int fail_the_nth(int n, const sn_rt_kernel *of, sn_graphs_mode mode, CUresult with) {
     life f;
     begin(&f, mode);
+    f.kernels = of;
     fake.fail_with = with;
     fake.fail_at = n;
     sn_status status = go_on(&f);
@@ -104,10 +118,29 @@ Test(driver_fails, every_call_of_a_program) {
     static const CUresult with[] = {ILLEGAL_ADDRESS, CUDA_ERROR_OUT_OF_MEMORY};
     for (size_t k = 0; k < SN_COUNT(with); k++)
         for (int mode = SN_GRAPHS_OFF; mode <= SN_GRAPHS_ON; mode++) {
-            int n = 1;
-            while (n < MOST_CALLS && fail_the_nth(n, (sn_graphs_mode)mode, with[k])) n++;
+            int n = 1, n_joined = 1;
+            while (n < MOST_CALLS && fail_the_nth(n, kernels, (sn_graphs_mode)mode, with[k])) n++;
             cr_assert(n > 40 && n < MOST_CALLS, "%d calls", n);
+            while (n_joined < n && fail_the_nth(n_joined, joined, (sn_graphs_mode)mode, with[k])) n_joined++;
+            cr_assert_lt(n_joined, n, "two texts are loaded");
         }
+}
+
+/* Each is tried alone then: the message has the name of the one that is to blame. */
+Test(driver_fails, a_text_of_several_kernels_is_refused) {
+    life f;
+    begin(&f, SN_GRAPHS_OFF);
+    f.kernels = joined;
+    fake.refuse = true;
+    cr_assert_eq(go_on(&f), SN_ERROR_DEVICE);
+    cr_assert_str_eq(f.env.message,
+                     "kernel add1: the assembler refuses its PTX: ptxas error : no luck; line 3: really none");
+    sn_env_clear(&f.env);
+    fake.refuse = false;
+    cr_assert_eq(go_on(&f), SN_OK, "%s", f.env.message);
+    end(&f);
+    expect_nothing_left(&fake, "refused");
+    cr_assert_eq(f.env.bytes_now, 0);
 }
 
 /* From no memory at all to enough, in steps of the allocator. */

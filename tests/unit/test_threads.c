@@ -1,8 +1,10 @@
 /* test_threads.c: the thread pool: every piece of work runs once, whoever and how many call it. The thread sanitizer looks
  * at these tests too (tests/tsan).
  */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "runtime/threads.h"
@@ -84,4 +86,15 @@ Test(threads, zero_means_one_for_each_processor) {
     sn_pool *pool = sn_pool_new(&env, 0);
     cr_assert_geq(sn_pool_threads(pool), 1);
     sn_pool_free(pool);
+}
+
+/* More threads than processors that they may run on would only take turns. */
+Test(threads, a_process_that_may_use_one_processor) {
+    cpu_set_t set, one;
+    cr_assert_eq(sched_getaffinity(0, sizeof set, &set), 0);
+    CPU_ZERO(&one);
+    for (int k = 0; k < CPU_SETSIZE && !CPU_COUNT(&one); k++)
+        if (CPU_ISSET(k, &set)) CPU_SET(k, &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    cr_assert_eq(sn_processors(), 1);
 }
