@@ -14,10 +14,12 @@
 
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/window_choice.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-enum { MOST_BLOCKS = 8, MOST_RUN = 64, MOST_WARPS = 8, MOST_ALIKE = 16 };
+enum { MOST_RUN = 64, MOST_ALIKE = 16, MOST_PARTS = 64 };
 
 static const sn_stmt_rec *def_of(const sn_window_bands *b, sn_val v) {
     return sn_stmt_get(b->w.m, sn_val_get(b->w.m, v)->def);
@@ -288,12 +290,9 @@ bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     return true;
 }
 
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
-
 double sn_window_bands_memory(const sn_window *w) {
     double in = (double)sn_buf_bytes(w->m, sn_stmt_get(w->m, w->load)->buf), read = (double)w->sh->rows * w->bytes;
-    return least(in, read) + (double)w->sh->rows * w->stored_bytes;
+    return fmin(in, read) + (double)w->sh->rows * w->stored_bytes;
 }
 
 /* Instructions of all threads for an image. */
@@ -311,14 +310,14 @@ static double registers(const sn_window_bands *b) {
     return once + (double)b->blocks * (double)(4 * b->side + 2 * 4) + (double)(b->w.steps > 1 ? SN_OTHER_REGS : 0);
 }
 
-static double count_cycles(const sn_window_bands *b) {
+static double count_cycles(void *of, const sn_sched *sc) {
+    sn_window_bands *b = of;
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
+    if (!sn_window_bands_measure(b, sc)) return 0;
     double bytes = (double)bytes_of(b), turns = (double)(b->w.steps / b->at_hand);
-    double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
-                       (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
-    fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (registers(b) * (double)b->threads)));
-    if (fit < 1 || registers(b) > SN_WINDOW_REGS || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
+    double fit = sn_window_fit(t, (double)b->threads, registers(b), bytes);
+    if (fit < 1) return 0;
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]), images = blocks * (double)b->planes;
     double each = sn_waves(blocks, t->units) * (double)b->planes;
     double given = (double)b->threads / SN_WARP * (double)products_of(b) * turns;
@@ -331,63 +330,20 @@ static double count_cycles(const sn_window_bands *b) {
                       each * given * mma->m * mma->n * mma->k / mma->rate,
                       each * moved,
                       each / (double)b->planes * SN_WINDOW_START};
-    double longest = 0, sum = 0;
-    for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
-    longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
     double alone = (1 + turns) * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
-    return most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    return fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
+                sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
 }
 
-typedef struct choice {
-    sn_window_bands *b;
-    const sn_sched *pinned;
-    sn_sched best;
-    double cycles; /* 0: there is none yet */
-} choice;
+static int64_t rows_of_line(const void *of, int64_t columns) { return groups_of(of, columns); }
 
-/* The fewest blocks of rows for each warp that have all rows of the product. */
-static void consider(choice *c, sn_sched sc, int64_t warps) {
-    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
-    int64_t groups = groups_of(c->b, sc.tile_n), rows = 2 * SN_BAND * (sc.block_x / SN_WARP);
-    if (!rows) return;
-    int64_t blocks = c->pinned->unroll ? c->pinned->unroll : sn_ceil_div(sc.tile_m * groups, rows);
-    sc.unroll = (uint32_t)blocks;
-    if ((blocks > MOST_BLOCKS && !c->pinned->unroll) || !sn_window_bands_measure(c->b, &sc)) return;
-    double cycles = count_cycles(c->b);
-    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
-    c->cycles = cycles;
-    c->best = sc;
-}
-
-/* Equal parts of the rows. */
-static void consider_rows(choice *c, sn_sched sc) {
-    int64_t windows = c->b->w.row.windows;
-    for (int64_t parts = 1; parts <= windows; parts++) {
-        if (!c->pinned->tile_m) sc.tile_m = (uint32_t)sn_ceil_div(windows, parts);
-        for (int64_t warps = 1; warps <= MOST_WARPS; warps *= 2) {
-            if (c->pinned->block_x && warps > 1) break;
-            consider(c, sc, warps);
-        }
-        if (c->pinned->tile_m) break;
-    }
-}
-
-static void consider_all(choice *c) {
-    enum { PLANES = 16, PARTS = 64 };
-    const sn_window *w = &c->b->w;
+static void consider_all(sn_window_choice *c) {
+    static const sn_window_products products = {rows_of_line, MOST_PARTS, true, SN_BAND};
+    const sn_window_bands *b = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW, sc.bands = true;
     if (!sc.vector) sc.vector = SN_BAND;
-    for (int64_t planes = 1; planes <= PLANES; planes *= 2)
-        for (int64_t parts = 1; parts <= PARTS; parts *= 2) {
-            int64_t columns = sn_ceil_div(w->column.windows, parts);
-            if (parts > 1) columns = sn_ceil_div(columns, SN_BAND) * SN_BAND;
-            if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
-            if (columns > w->column.windows) continue;
-            sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;
-            sc.tile_n = c->pinned->tile_n ? c->pinned->tile_n : (uint32_t)columns;
-            consider_rows(c, sc);
-        }
+    sn_window_consider_products(c, &b->w, &products, sc);
 }
 
 /* What would be chosen else: class window answers for itself and those that it compares itself with; where it gives way, it is the
@@ -413,7 +369,7 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
     const char *why_not;
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
-    choice c = {.b = &b, .pinned = pinned};
+    sn_window_choice c = {.of = &b, .pinned = pinned, .count_cycles = count_cycles};
     if ((!open && !pinned->bands) || pinned->pixels) return SN_OK;
     if (!sn_window_bands_find(&b, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);

@@ -95,6 +95,5 @@ sn_val sn_bands_put_half(sn_bands_binding *b, sn_contraction_copier *c, sn_val v
 sn_val sn_bands_put_element(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane);
 /* The copier's loops are at tap number `row` and at the tap of place `place` of windows, where the mask that is returned holds. */
 sn_val sn_bands_put_taps(sn_bands_binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place);
-void sn_bands_put_zeros(sn_bands_binding *b, sn_cursor at);
 
 #endif

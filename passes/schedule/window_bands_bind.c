@@ -194,7 +194,7 @@ static void find_nest(binding *b, int64_t step) {
 
 static int64_t own_sums(const binding *b) { return b->b.blocks * b->b.side * sn_mma_elements(b->b.mma); }
 
-void sn_bands_put_zeros(binding *b, sn_cursor at) {
+static void put_zeros(binding *b, sn_cursor at) {
     int64_t own = own_sums(b);
     sn_ix x = sn_open_loop(b->m, &at, "x", b->b.threads, SN_AXIS_BLOCK_X),
           i = sn_open_loop(b->m, &at, "i", own, SN_AXIS_UNROLL);
@@ -305,10 +305,10 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
     if (whole) {
         put_image(&b, at);
-        sn_bands_put_zeros(&b, at);
+        put_zeros(&b, at);
         put_products(&b, at);
     } else {
-        sn_bands_put_zeros(&b, at);
+        put_zeros(&b, at);
         put_turns(&b, at);
     }
     put_results(&b, at);

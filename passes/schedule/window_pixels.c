@@ -16,15 +16,16 @@
 #include "passes/schedule/contract_bind.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/window_choice.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum {
     MOST_PARTS = 4,
     MOST_OUTS = 64,
     MOST_RUN = 128,
-    MOST_BLOCKS = 8,
-    MOST_WARPS = 8,
+    MOST_CUTS = 8, /* of a line */
     MOST_SIDE = 64 /* bytes */,
     BLOCK_ROWS = 16,
     BANKS = 16
@@ -180,9 +181,6 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     return true;
 }
 
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
-
 static int64_t chunks(const sn_window_pixels *p) { return p->many * p->parts * p->phases; }
 /* Of terms, for one of elements. */
 static double products(const sn_window_pixels *p) { return sn_terms_products((uint32_t)p->terms); }
@@ -242,15 +240,14 @@ static double registers(const sn_window_pixels *p) {
     return 2 * SN_OTHER_REGS + (double)(p->many * b->blocks * b->side * 4) * products(p) + 2 * (double)b->blocks;
 }
 
-static double count_cycles(const sn_window_pixels *p) {
+static double count_cycles(void *of, const sn_sched *sc) {
+    sn_window_pixels *p = of;
     const sn_window_bands *b = &p->b;
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
-    double bytes = bytes_of(p), regs = registers(p);
-    double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
-                       (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
-    fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (regs * (double)b->threads)));
-    if (fit < 1 || regs > SN_WINDOW_REGS || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
+    if (!sn_window_pixels_measure(p, sc)) return 0;
+    double fit = sn_window_fit(t, (double)b->threads, registers(p), bytes_of(p));
+    if (fit < 1) return 0;
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]);
     double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
     double given = (double)b->threads / SN_WARP * products_of(p);
@@ -262,64 +259,22 @@ static double count_cycles(const sn_window_pixels *p) {
                       each * given * mma->m * mma->n * mma->k / mma->rate,
                       each * moved(p),
                       each / (double)b->planes * SN_WINDOW_START};
-    double longest = 0, sum = 0;
-    for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
-    longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
     double alone = 2 * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
-    double all = most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    double all = fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
+                      sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
     if (p->phases > 1) all = all * SN_PIXELS_PHASES / 100;
     return p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all;
 }
 
-typedef struct choice {
-    sn_window_pixels *p;
-    const sn_sched *pinned;
-    sn_sched best;
-    double cycles; /* 0: there is none yet */
-} choice;
+static int64_t rows_of_line(const void *of, int64_t columns) { return pixels_of(of, columns); }
 
-/* The fewest blocks of rows for each warp that have all pixels. */
-static void consider(choice *c, sn_sched sc, int64_t warps) {
-    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
-    int64_t rows = BLOCK_ROWS * (sc.block_x / SN_WARP);
-    if (!rows) return;
-    int64_t blocks = sn_ceil_div(sc.tile_m * pixels_of(c->p, sc.tile_n), rows);
-    sc.unroll = c->pinned->unroll ? c->pinned->unroll : (uint32_t)blocks;
-    if ((blocks > MOST_BLOCKS && !c->pinned->unroll) || !sn_window_pixels_measure(c->p, &sc)) return;
-    double cycles = count_cycles(c->p);
-    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
-    c->cycles = cycles;
-    c->best = sc;
-}
-
-/* Equal parts of the rows. */
-static void consider_rows(choice *c, sn_sched sc) {
-    int64_t windows = c->p->b.w.row.windows;
-    for (int64_t parts = 1; parts <= windows; parts++) {
-        if (!c->pinned->tile_m) sc.tile_m = (uint32_t)sn_ceil_div(windows, parts);
-        for (int64_t warps = 1; warps <= MOST_WARPS; warps *= 2) {
-            if (c->pinned->block_x && warps > 1) break;
-            consider(c, sc, warps);
-        }
-        if (c->pinned->tile_m) break;
-    }
-}
-
-static void consider_all(choice *c) {
-    enum { PLANES = 16, PARTS = 8 };
-    const sn_window *w = &c->p->b.w;
+static void consider_all(sn_window_choice *c) {
+    static const sn_window_products products = {rows_of_line, MOST_CUTS, false, 1};
+    const sn_window_pixels *p = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW, sc.pixels = true;
     if (!sc.vector) sc.vector = SN_BAND;
-    for (int64_t planes = 1; planes <= PLANES; planes *= 2)
-        for (int64_t parts = 1; parts <= PARTS; parts++) {
-            int64_t columns = sn_ceil_div(w->column.windows, parts);
-            if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
-            if (columns > w->column.windows) continue;
-            sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;
-            sc.tile_n = c->pinned->tile_n ? c->pinned->tile_n : (uint32_t)columns;
-            consider_rows(c, sc);
-        }
+    sn_window_consider_products(c, &p->b.w, &products, sc);
 }
 
 /* Of bands, or of what would be chosen instead of these. */
@@ -339,7 +294,7 @@ sn_status sn_schedule_window_pixels_candidates(sn_sched_list *out, sn_pass_ctx *
     const char *why_not;
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
-    choice c = {.p = &p, .pinned = pinned};
+    sn_window_choice c = {.of = &p, .pinned = pinned, .count_cycles = count_cycles};
     if (!open && !pinned->pixels) return SN_OK;
     if (!sn_window_pixels_find(&p, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
