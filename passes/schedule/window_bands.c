@@ -69,7 +69,28 @@ static bool find_product(sn_window_bands *b) {
     return b->n_terms || (is_half(b, w->value) && is_half(b, b->weight));
 }
 
+static bool uses(const sn_window_bands *b, sn_val v, sn_axis ax) {
+    const sn_stmt_rec *r = def_of(b, v);
+    if (r->ix.i && sn_ix_uses_axis(b->w.m, r->ix, ax)) return true;
+    if (r->bound.i && sn_ix_uses_axis(b->w.m, r->bound, ax)) return true;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (uses(b, r->in[i], ax)) return true;
+    return false;
+}
+
 /* ---- pieces ---- */
+
+/* Is the mask one of places alone? */
+static bool is_by_places(const sn_window_bands *b) {
+    const sn_window *w = &b->w;
+    for (uint32_t i = 0; i < w->sh->outer.n && b->mask.i; i++) {
+        bool along = (w->row.there && w->row.outer == i) || w->column.outer == i;
+        if (!along && uses(b, b->mask, sn_stmt_axis(w->m, w->sh->outer.at[i]))) return false;
+    }
+    for (uint32_t i = 0; i < w->nest->chain.n && b->mask.i; i++)
+        if (sn_window_is_step(w, i) && uses(b, b->mask, sn_stmt_axis(w->m, w->nest->chain.at[i]))) return false;
+    return b->image.i;
+}
 
 /* The element is what is loaded, and 0 where one mask does not hold. */
 static void find_image(sn_window_bands *b) {
@@ -94,8 +115,8 @@ static bool by_pieces(int64_t *at, bool *along, sn_window_bands *b, sn_ix e, int
     sn_axis line[] = {outer_axis(w, w->column.outer), sn_stmt_axis(w->m, w->nest->chain.at[w->column.tap])};
     sn_ix none[] = {zero, zero};
     int64_t c;
-    if (!sn_ix_coef(w->m, e, line[0], &c) || (c != 0 && c != 1)) return false;
-    *along = c == 1;
+    if (!sn_ix_coef(w->m, e, line[0], &c) || (c != 0 && c != w->column.step)) return false;
+    *along = c != 0;
     rest = begin = sn_ix_subst(w->m, e, line, none, SN_COUNT(line));
     for (uint32_t i = 0; i < w->sh->outer.n + w->nest->chain.n; i++) {
         sn_stmt s = i < w->sh->outer.n ? w->sh->outer.at[i] : w->nest->chain.at[i - w->sh->outer.n];
@@ -125,10 +146,13 @@ static bool tests(const sn_window_bands *b, sn_val mask, const sn_window_line *l
     return r->op == SN_LOP_IN && sn_ix_uses_axis(b->w.m, r->ix, outer_axis(&b->w, l->outer));
 }
 
+/* Of a line. */
+static int64_t places_of(const sn_window_bands *b) { return (b->w.column.windows - 1) * b->w.column.step + b->reach; }
+
 /* Places that no test of its own holds off are those of windows, of which pieces are whole. */
 static bool ends_with_pieces(const sn_window_bands *b, int64_t n) {
     const sn_window_line *l = &b->w.column;
-    return tests(b, b->mask, l) || (b->lead == 0 && (l->windows + b->reach - 1) % n == 0);
+    return tests(b, b->mask, l) || (b->lead == 0 && (places_of(b) % n == 0));
 }
 
 static int64_t zeros_of(sn_window_bands *b, sn_val mask);
@@ -163,7 +187,7 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
         return 0;
     if (!sn_ix_is_const(b->w.m, r->bound, &bound)) return 0;
     at += sn_window_first_place(&b->w.column) - b->lead;
-    int64_t behind = at + b->w.column.windows + b->lead + b->reach - 1 - bound, front = -at;
+    int64_t behind = at + b->lead + places_of(b) - bound, front = -at;
     int64_t both = front < behind ? front : behind;
     return both > 0 ? both : 0;
 }
@@ -175,15 +199,6 @@ static void find_bands(sn_window_bands *b) {
     int64_t room = b->run - (SN_BAND - 1) - b->reach, shift = b->lead < room ? b->lead : room;
     if ((shift - b->lead) % 2 && shift > 0) shift--;
     b->first = shift - b->lead;
-}
-
-static bool uses(const sn_window_bands *b, sn_val v, sn_axis ax) {
-    const sn_stmt_rec *r = def_of(b, v);
-    if (r->ix.i && sn_ix_uses_axis(b->w.m, r->ix, ax)) return true;
-    if (r->bound.i && sn_ix_uses_axis(b->w.m, r->bound, ax)) return true;
-    for (uint32_t i = 0; i < r->n_in; i++)
-        if (uses(b, r->in[i], ax)) return true;
-    return false;
 }
 
 /* The first axes of planes, as far as weights know nothing of them. */
@@ -212,6 +227,7 @@ bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx
     *why_not = "matrix instructions do halves times halves, or terms of f32, summed in f32";
     if (!find_product(b)) return false;
     find_image(b);
+    b->by_places = is_by_places(b);
     find_images(b);
     b->reach = llabs(b->w.column.dilation) * (b->w.column.taps - 1) + 1;
     return true;
@@ -254,7 +270,7 @@ static int64_t in_turns(const sn_window_bands *b, int64_t n) {
 
 static int64_t bytes_of(const sn_window_bands *b) {
     int64_t image = in_turns(b, b->elements / b->piece * b->at_hand) * b->piece;
-    return (image * b->stages + in_turns(b, b->weights * b->at_hand)) * sn_dtype_bytes(b->half);
+    return (image * b->stages + in_turns(b, b->weights * b->at_hand / SN_BAND) * SN_BAND) * sn_dtype_bytes(b->half);
 }
 
 static bool is_much(const sn_window_bands *b) { return bytes_of(b) > SN_BANDS_BYTES || products_of(b) > SN_BANDS_CODE; }
@@ -335,7 +351,7 @@ static double count_cycles(void *of, const sn_sched *sc) {
                 sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
 }
 
-static int64_t rows_of_line(const void *of, int64_t columns) { return groups_of(of, columns); }
+static int64_t rows_of_line(void *of, const sn_sched *sc) { return groups_of(of, sc->tile_n); }
 
 static void consider_all(sn_window_choice *c) {
     static const sn_window_products products = {rows_of_line, MOST_PARTS, true, SN_BAND};

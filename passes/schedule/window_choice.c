@@ -19,7 +19,7 @@ static void consider_warps(sn_window_choice *c, const sn_window_products *p, sn_
     sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
     int64_t rows = BLOCK_ROWS * (sc.block_x / SN_WARP);
     if (!rows) return;
-    int64_t blocks = sn_ceil_div(sc.tile_m * p->rows_of_line(c->of, sc.tile_n), rows);
+    int64_t blocks = sn_ceil_div(sc.tile_m * p->rows_of_line(c->of, &sc), rows);
     sc.unroll = c->pinned->unroll ? c->pinned->unroll : (uint32_t)blocks;
     if (blocks <= MOST_BLOCKS || c->pinned->unroll) sn_window_consider(c, &sc);
 }

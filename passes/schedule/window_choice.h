@@ -21,9 +21,9 @@ typedef struct sn_window_choice {
 void sn_window_consider(sn_window_choice *c, const sn_sched *sc);
 
 /* Headers whose warps multiply, each `unroll` blocks of 16 rows (or 8 columns) of one product, in which all lines of a block follow each
- * other. */
+ * other. 0 rows: there is none. */
 typedef struct sn_window_products {
-    int64_t (*rows_of_line)(const void *of, int64_t columns);
+    int64_t (*rows_of_line)(void *of, const sn_sched *sc);
     int64_t most_parts; /* of a line, */
     bool halved;        /* one, two, four, ..; else one, two, three, .. */
     int64_t unit;       /* columns that a part is a multiple of */
