@@ -137,6 +137,7 @@ sn_val sn_bands_put_any(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix 
     sn_ix none[MOST_OVER] = {sn_ix_const(m, 0), sn_ix_const(m, 0)};
     sn_ix e = offset_of(b, at, step, line, sn_ix_add(m, place, lane)), first = sn_ix_subst(m, e, over, none, n_over);
     sn_ix on = sn_ix_sub(m, e, first);
+    if (!sn_ix_is_multiple(m, first, piece)) piece = 1;
     int64_t last = (size - 1 - sn_ix_range(m, on).hi) / piece;
     SN_ASSERT(n_over <= MOST_OVER && last >= 0);
     sn_ix number = sn_ix_min(m, sn_ix_max(m, sn_ix_divc(m, first, piece), none[0]), sn_ix_const(m, last));
