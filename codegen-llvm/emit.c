@@ -52,14 +52,22 @@ void sn_em_unify(sn_em *em, lv *x, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) x[i] = sn_em_splat(em, x[i], lanes);
 }
 
+/* Of an element that is smaller than a register; 0: it is none. */
+static uint32_t small_bytes(const sn_em *em, LLVMTypeRef elem) {
+    const sn_cg *cg = em->cg;
+    if (elem == cg->i16 || elem == cg->f16 || elem == cg->bf16) return 2;
+    return elem == cg->i8 ? 1 : 0;
+}
+
 lv sn_em_choose(sn_em *em, lv c, lv x, lv y) {
     enum { WORD = 4 };
     lv xy[2] = {x, y}, all[3] = {c, x, y};
     sn_em_unify(em, xy, 2);
     uint32_t lanes = sn_em_lanes(xy[0]);
-    bool bytes = is_vector(xy[0]) && sn_em_elem(xy[0]) == em->cg->i8 && lanes % WORD == 0;
-    if (em->cg->target->is_gpu && !is_vector(c) && bytes) {
-        LLVMTypeRef words = lanes > WORD ? LLVMVectorType(em->cg->i32, lanes / WORD) : em->cg->i32;
+    uint32_t bytes = is_vector(xy[0]) ? small_bytes(em, sn_em_elem(xy[0])) : 0;
+    if (em->cg->target->is_gpu && !is_vector(c) && bytes && lanes * bytes % WORD == 0) {
+        uint32_t n = lanes * bytes / WORD;
+        LLVMTypeRef words = n > 1 ? LLVMVectorType(em->cg->i32, n) : em->cg->i32;
         lv chosen = em_select(em, c, em_bitcast(em, xy[0], words), em_bitcast(em, xy[1], words));
         return em_bitcast(em, chosen, LLVMTypeOf(xy[0]));
     }

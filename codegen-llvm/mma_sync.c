@@ -211,13 +211,19 @@ static int64_t place_of(const warps *w, const operand *op, int64_t row, int64_t 
     return q / o->run * (o->jump / o->width) + row + q % o->run / w->length;
 }
 
-/* n parts from place `place` on, those of 8 rows and of the 8 behind them, then the same further along the sum: the order in which an instruction
- * has them in its registers. Of 8 rows alone: a pair along the sum. */
+/* Number i of four parts that are loaded together, in parts: those of an operand of 16 rows are of 8 rows and of the 8 behind them, then further
+ * along the sum; those of one of 8 rows follow each other along it. So they lie side by side in registers, as an instruction takes them. */
+static uint32_t part_place(const operand *op, uint32_t i) {
+    return op->block == PART_ROWS ? i / PAIR * PART_ROWS + i % PAIR : i % PAIR * PART_ROWS + i / PAIR;
+}
+
+/* n parts from place `place` on; of two the other is further along the sum. */
 static void load_overlap(const warps *w, const operand *op, int64_t place, uint32_t n, lv *out) {
     sn_em *em = &w->g->em;
     char name[64];
-    lv i = rest(w, divided(w, w->lane, PART_ROWS), n);
-    lv rows = n > PAIR ? rest(w, i, PAIR) : c32(w, 0), along = n > PAIR ? divided(w, i, PAIR) : i;
+    lv i = rest(w, divided(w, w->lane, PART_ROWS), n), low = rest(w, i, PAIR), high = divided(w, i, PAIR);
+    bool by_rows = n > PAIR && op->block > PART_ROWS;
+    lv rows = by_rows ? low : n > PAIR ? high : c32(w, 0), along = by_rows ? high : n > PAIR ? low : i;
     lv at = plus(w, scaled(w, rows, PART_ROWS), along);
     at = plus(w, at, rest(w, w->lane, PART_ROWS));
     if (op->first) at = plus(w, at, op->first);
@@ -242,7 +248,7 @@ static void know_pairs(const warps *w, const operand *op, int64_t row, int64_t q
     bool both = next && !(is_known(op, place + PART_ROWS, run) && is_known(op, place + PART_ROWS + 1, run));
     load_overlap(w, op, place, both ? 2 * PAIR : PAIR, parts);
     for (uint32_t i = 0; i < (both ? 2 * PAIR : PAIR); i++)
-        op->known[place + (both ? i % PAIR * PART_ROWS + i / PAIR : i)] = (known_part){parts[i], run};
+        op->known[place + (both ? part_place(op, i) : i)] = (known_part){parts[i], run};
 }
 
 static void take_overlap(const warps *w, const operand *op, uint32_t blocks, int64_t q) {

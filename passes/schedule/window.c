@@ -10,7 +10,9 @@
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
-#include "passes/schedule/window.h"
+#include "passes/schedule/window_choice.h"
+
+#include <math.h>
 
 bool sn_schedule_window_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_window w;
@@ -19,19 +21,12 @@ bool sn_schedule_window_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k
 
 /* ---- cycles of a multiprocessor ---- */
 
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
-static double up(double a, double b) {
-    double n = a / b, whole = (double)(int64_t)n;
-    return n > whole ? whole + 1 : whole;
-}
-
 /* Bytes that memory moves once. */
 static double memory_bytes(const sn_window *w) {
     const sn_window_line *l[] = {&w->row, &w->column};
     double in = (double)sn_buf_bytes(w->m, sn_stmt_get(w->m, w->load)->buf), read = (double)w->sh->rows * w->bytes;
     for (uint32_t i = 0; i < SN_COUNT(l); i++) read *= (double)l[i]->step;
-    return least(in, read * (double)w->steps) + (double)w->sh->rows * w->stored_bytes;
+    return fmin(in, read * (double)w->steps) + (double)w->sh->rows * w->stored_bytes;
 }
 
 /* What a thread does for its results, what shared memory does for its warp, and the registers that it takes. */
@@ -106,43 +101,38 @@ static work work_of(const sn_window *w, const sn_window_patch *p) {
     double results = (double)(p->own_planes * p->own_rows * p->own_columns * p->own_lanes);
     double taps = (double)(w->row.taps * w->column.taps), rows = (double)p->row_places * (double)w->steps;
     int64_t wide = width_of(w, p);
-    double loads = up((double)p->column_places, w->lanes < 0 ? (double)wide : 1) + (w->lanes < 0 && wide > 1 ? 1 : 0);
+    double loads =
+        ceil((double)p->column_places / (w->lanes < 0 ? (double)wide : 1)) + (w->lanes < 0 && wide > 1 ? 1 : 0);
     double elements = (double)(p->column_places * p->own_lanes), others = taps * (double)(p->own_lanes * p->own_planes);
     o.instructions = rows * (loads + elements * (w->element_ops + 1)) + SN_WINDOW_BEGIN;
     o.instructions += (double)w->steps * (taps * results * w->sum_ops + others * w->other_ops);
     o.written = taps * results;
     o.shared = rows * loads * shared_cycles(w, p, wide * w->bytes);
     o.shared += p->weights_pitch ? taps : 0;
-    o.regs = SN_OTHER_REGS + results * w->state_bytes / 4 + elements + least(others, SN_WINDOW_SUMS);
+    o.regs = SN_OTHER_REGS + results * w->state_bytes / 4 + elements + fmin(others, SN_WINDOW_SUMS);
     o.out = (double)sn_window_out_bytes(w, p);
     return o;
 }
 
-static double count_cycles(const sn_window *w, const sn_window_patch *p) {
+static double count_patch(const sn_window *w, const sn_window_patch *p) {
     const sn_target *t = w->cx->target;
     work o = work_of(w, p);
-    double turns = up((double)p->tiles, (double)p->threads), threads = (double)p->threads;
+    double turns = ceil((double)p->tiles / (double)p->threads), threads = (double)p->threads;
     double taps = p->weights_pitch ? (double)(w->row.taps * w->column.taps) : 0;
     double pieces = (double)(p->lines * p->line), patch = (double)sn_window_patch_bytes(w, p);
     double blocks = (double)p->blocks[0] * (double)p->blocks[1] * (double)p->blocks[2] * (double)p->blocks[3];
-    double fit = least(sn_target_blocks(t, (uint64_t)p->threads),
-                       (double)(int64_t)(t->shared_bytes / (patch + o.out + SN_SHARED_SYSTEM)));
-    fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (up(o.regs, 8) * 8 * threads)));
+    double fit = sn_window_fit(t, threads, ceil(o.regs / 8) * 8, patch + o.out);
     if (fit < 1 || o.regs > SN_WINDOW_REGS || o.written > SN_WINDOW_CODE) return 0;
-    if (patch + o.out + SN_SHARED_RESERVED > t->shared_bytes) return 0;
     double results = (double)(p->planes * p->rows * p->columns * p->lanes);
     double rest = results * w->rest_ops + (o.out > 0 ? results / (double)run_of(w, p) * SN_WINDOW_PASS : 0);
     double copies = pieces * (p->lines > 1 ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY);
     copies += taps * (double)p->lanes * SN_WINDOW_WEIGHT;
-    double each = up(blocks, t->units), issued = o.instructions * turns * threads + copies + rest;
+    double each = ceil(blocks / t->units), issued = o.instructions * turns * threads + copies + rest;
     double moved = o.shared * turns * threads / SN_WARP + (patch + 3 * o.out) / SN_LINE;
     double alone = SN_CONTRACT_LATENCY + issued / threads * SN_WINDOW_PACE / 100;
     double memory = memory_bytes(w) / t->units / t->cycle_bytes, cache = each * patch / SN_PRODUCT_CACHE;
     double parts[] = {memory, cache, each * issued / SN_ISSUES, each * moved, each * SN_WINDOW_START};
-    double longest = 0, sum = 0;
-    for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
-    longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
-    return most(longest, up(each, fit) * alone);
+    return fmax(sn_window_beside(parts, SN_COUNT(parts), fit), ceil(each / fit) * alone);
 }
 
 /* Class element: each tap is an access, a test of each line that there is, and what is made of it. */
@@ -152,7 +142,7 @@ static double element_cycles(const sn_window *w) {
     double each = taps * (w->element_ops + w->sum_ops + w->other_ops + SN_WINDOW_TAP);
     double memory = memory_bytes(w) / t->units / t->cycle_bytes, threads = (double)w->sh->rows / t->units;
     double alone = SN_CONTRACT_LATENCY + each * SN_WINDOW_PACE / 100;
-    return most(most(threads * each / SN_ISSUES, memory), up(threads, t->unit_threads) * alone);
+    return fmax(fmax(threads * each / SN_ISSUES, memory), ceil(threads / t->unit_threads) * alone);
 }
 
 /* ---- headers ---- */
@@ -202,29 +192,25 @@ static options depth_options(const sn_window *w, uint32_t pinned) {
     return o;
 }
 
-typedef struct choice {
-    sn_window *w;
-    const sn_sched *pinned;
-    sn_sched best;
-    double cycles; /* 0: there is none yet */
-} choice;
+/* Turns are as even as threads can take them. */
+static double count_cycles(void *of, const sn_sched *sc) {
+    sn_window_patch p;
+    if (!sn_window_measure(&p, of, sc)) return 0;
+    return count_patch(of, &p);
+}
 
-static void consider(choice *c, sn_sched sc) {
+static void consider(sn_window_choice *c, sn_sched sc) {
     sn_window_patch p;
     sc.block_x = 1;
-    if (!sn_window_measure(&p, c->w, &sc)) return;
-    int64_t turns = (p.tiles + SN_WINDOW_THREADS - 1) / SN_WINDOW_THREADS, threads = (p.tiles + turns - 1) / turns;
-    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)((threads + SN_WARP - 1) / SN_WARP * SN_WARP);
-    p.threads = sc.block_x;
-    double cycles = count_cycles(c->w, &p);
-    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
-    c->cycles = cycles;
-    c->best = sc;
+    if (!sn_window_measure(&p, c->of, &sc)) return;
+    int64_t turns = sn_ceil_div(p.tiles, SN_WINDOW_THREADS), threads = sn_ceil_div(p.tiles, turns);
+    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(sn_ceil_div(threads, SN_WARP) * SN_WARP);
+    sn_window_consider(c, &sc);
 }
 
 /* All patches for these results of a thread. Planes lie side by side only where a patch has them whole. */
-static void consider_patches(choice *c, const options *depths, sn_sched sc) {
-    const sn_window *w = c->w;
+static void consider_patches(sn_window_choice *c, const options *depths, sn_sched sc) {
+    const sn_window *w = c->of;
     options rows = side_options(w->row.windows, sc.unroll, c->pinned->tile_m);
     options columns = side_options(w->column.windows, sc.vector, c->pinned->tile_n);
     for (uint32_t i = 0; i < rows.n; i++)
@@ -238,8 +224,8 @@ static void consider_patches(choice *c, const options *depths, sn_sched sc) {
             }
 }
 
-static void consider_all(choice *c) {
-    const sn_window *w = c->w;
+static void consider_all(sn_window_choice *c) {
+    const sn_window *w = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW;
     options depths = depth_options(w, c->pinned->tile_k);
@@ -270,7 +256,7 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
                                         const sn_sched *pinned) {
     sn_window w;
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
-    choice c = {.w = &w, .pinned = pinned};
+    sn_window_choice c = {.of = &w, .pinned = pinned, .count_cycles = count_cycles};
     double element, contract = 0;
     if (pinned->bands || pinned->pixels || !sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);

@@ -14,10 +14,12 @@
 
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/window_choice.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-enum { MOST_BLOCKS = 8, MOST_RUN = 64, MOST_WARPS = 8, MOST_ALIKE = 16 };
+enum { MOST_RUN = 64, MOST_ALIKE = 16, MOST_PARTS = 64 };
 
 static const sn_stmt_rec *def_of(const sn_window_bands *b, sn_val v) {
     return sn_stmt_get(b->w.m, sn_val_get(b->w.m, v)->def);
@@ -67,7 +69,28 @@ static bool find_product(sn_window_bands *b) {
     return b->n_terms || (is_half(b, w->value) && is_half(b, b->weight));
 }
 
+static bool uses(const sn_window_bands *b, sn_val v, sn_axis ax) {
+    const sn_stmt_rec *r = def_of(b, v);
+    if (r->ix.i && sn_ix_uses_axis(b->w.m, r->ix, ax)) return true;
+    if (r->bound.i && sn_ix_uses_axis(b->w.m, r->bound, ax)) return true;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (uses(b, r->in[i], ax)) return true;
+    return false;
+}
+
 /* ---- pieces ---- */
+
+/* Is the mask one of places alone? */
+static bool is_by_places(const sn_window_bands *b) {
+    const sn_window *w = &b->w;
+    for (uint32_t i = 0; i < w->sh->outer.n && b->mask.i; i++) {
+        bool along = (w->row.there && w->row.outer == i) || w->column.outer == i;
+        if (!along && uses(b, b->mask, sn_stmt_axis(w->m, w->sh->outer.at[i]))) return false;
+    }
+    for (uint32_t i = 0; i < w->nest->chain.n && b->mask.i; i++)
+        if (sn_window_is_step(w, i) && uses(b, b->mask, sn_stmt_axis(w->m, w->nest->chain.at[i]))) return false;
+    return b->image.i;
+}
 
 /* The element is what is loaded, and 0 where one mask does not hold. */
 static void find_image(sn_window_bands *b) {
@@ -92,8 +115,8 @@ static bool by_pieces(int64_t *at, bool *along, sn_window_bands *b, sn_ix e, int
     sn_axis line[] = {outer_axis(w, w->column.outer), sn_stmt_axis(w->m, w->nest->chain.at[w->column.tap])};
     sn_ix none[] = {zero, zero};
     int64_t c;
-    if (!sn_ix_coef(w->m, e, line[0], &c) || (c != 0 && c != 1)) return false;
-    *along = c == 1;
+    if (!sn_ix_coef(w->m, e, line[0], &c) || (c != 0 && c != w->column.step)) return false;
+    *along = c != 0;
     rest = begin = sn_ix_subst(w->m, e, line, none, SN_COUNT(line));
     for (uint32_t i = 0; i < w->sh->outer.n + w->nest->chain.n; i++) {
         sn_stmt s = i < w->sh->outer.n ? w->sh->outer.at[i] : w->nest->chain.at[i - w->sh->outer.n];
@@ -123,10 +146,13 @@ static bool tests(const sn_window_bands *b, sn_val mask, const sn_window_line *l
     return r->op == SN_LOP_IN && sn_ix_uses_axis(b->w.m, r->ix, outer_axis(&b->w, l->outer));
 }
 
+/* Of a line. */
+static int64_t places_of(const sn_window_bands *b) { return (b->w.column.windows - 1) * b->w.column.step + b->reach; }
+
 /* Places that no test of its own holds off are those of windows, of which pieces are whole. */
 static bool ends_with_pieces(const sn_window_bands *b, int64_t n) {
     const sn_window_line *l = &b->w.column;
-    return tests(b, b->mask, l) || (b->lead == 0 && (l->windows + b->reach - 1) % n == 0);
+    return tests(b, b->mask, l) || (b->lead == 0 && (places_of(b) % n == 0));
 }
 
 static int64_t zeros_of(sn_window_bands *b, sn_val mask);
@@ -161,7 +187,7 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
         return 0;
     if (!sn_ix_is_const(b->w.m, r->bound, &bound)) return 0;
     at += sn_window_first_place(&b->w.column) - b->lead;
-    int64_t behind = at + b->w.column.windows + b->lead + b->reach - 1 - bound, front = -at;
+    int64_t behind = at + b->lead + places_of(b) - bound, front = -at;
     int64_t both = front < behind ? front : behind;
     return both > 0 ? both : 0;
 }
@@ -173,15 +199,6 @@ static void find_bands(sn_window_bands *b) {
     int64_t room = b->run - (SN_BAND - 1) - b->reach, shift = b->lead < room ? b->lead : room;
     if ((shift - b->lead) % 2 && shift > 0) shift--;
     b->first = shift - b->lead;
-}
-
-static bool uses(const sn_window_bands *b, sn_val v, sn_axis ax) {
-    const sn_stmt_rec *r = def_of(b, v);
-    if (r->ix.i && sn_ix_uses_axis(b->w.m, r->ix, ax)) return true;
-    if (r->bound.i && sn_ix_uses_axis(b->w.m, r->bound, ax)) return true;
-    for (uint32_t i = 0; i < r->n_in; i++)
-        if (uses(b, r->in[i], ax)) return true;
-    return false;
 }
 
 /* The first axes of planes, as far as weights know nothing of them. */
@@ -210,6 +227,7 @@ bool sn_window_halves_find(sn_window_bands *b, const char **why_not, sn_pass_ctx
     *why_not = "matrix instructions do halves times halves, or terms of f32, summed in f32";
     if (!find_product(b)) return false;
     find_image(b);
+    b->by_places = is_by_places(b);
     find_images(b);
     b->reach = llabs(b->w.column.dilation) * (b->w.column.taps - 1) + 1;
     return true;
@@ -252,7 +270,7 @@ static int64_t in_turns(const sn_window_bands *b, int64_t n) {
 
 static int64_t bytes_of(const sn_window_bands *b) {
     int64_t image = in_turns(b, b->elements / b->piece * b->at_hand) * b->piece;
-    return (image * b->stages + in_turns(b, b->weights * b->at_hand)) * sn_dtype_bytes(b->half);
+    return (image * b->stages + in_turns(b, b->weights * b->at_hand / SN_BAND) * SN_BAND) * sn_dtype_bytes(b->half);
 }
 
 static bool is_much(const sn_window_bands *b) { return bytes_of(b) > SN_BANDS_BYTES || products_of(b) > SN_BANDS_CODE; }
@@ -288,12 +306,9 @@ bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     return true;
 }
 
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
-
 double sn_window_bands_memory(const sn_window *w) {
     double in = (double)sn_buf_bytes(w->m, sn_stmt_get(w->m, w->load)->buf), read = (double)w->sh->rows * w->bytes;
-    return least(in, read) + (double)w->sh->rows * w->stored_bytes;
+    return fmin(in, read) + (double)w->sh->rows * w->stored_bytes;
 }
 
 /* Instructions of all threads for an image. */
@@ -311,14 +326,14 @@ static double registers(const sn_window_bands *b) {
     return once + (double)b->blocks * (double)(4 * b->side + 2 * 4) + (double)(b->w.steps > 1 ? SN_OTHER_REGS : 0);
 }
 
-static double count_cycles(const sn_window_bands *b) {
+static double count_cycles(void *of, const sn_sched *sc) {
+    sn_window_bands *b = of;
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
+    if (!sn_window_bands_measure(b, sc)) return 0;
     double bytes = (double)bytes_of(b), turns = (double)(b->w.steps / b->at_hand);
-    double fit = least(sn_target_blocks(t, (uint64_t)b->threads),
-                       (double)(int64_t)(t->shared_bytes / (bytes + SN_SHARED_SYSTEM)));
-    fit = least(fit, (double)(int64_t)(SN_FILE_REGS / (registers(b) * (double)b->threads)));
-    if (fit < 1 || registers(b) > SN_WINDOW_REGS || bytes + SN_SHARED_RESERVED > t->shared_bytes) return 0;
+    double fit = sn_window_fit(t, (double)b->threads, registers(b), bytes);
+    if (fit < 1) return 0;
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]), images = blocks * (double)b->planes;
     double each = sn_waves(blocks, t->units) * (double)b->planes;
     double given = (double)b->threads / SN_WARP * (double)products_of(b) * turns;
@@ -331,63 +346,20 @@ static double count_cycles(const sn_window_bands *b) {
                       each * given * mma->m * mma->n * mma->k / mma->rate,
                       each * moved,
                       each / (double)b->planes * SN_WINDOW_START};
-    double longest = 0, sum = 0;
-    for (uint32_t i = 0; i < SN_COUNT(parts); i++) longest = most(longest, parts[i]), sum += parts[i];
-    longest += (sum - longest) / least(fit, SN_WINDOW_BESIDE);
     double alone = (1 + turns) * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
-    return most(longest, sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    return fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
+                sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
 }
 
-typedef struct choice {
-    sn_window_bands *b;
-    const sn_sched *pinned;
-    sn_sched best;
-    double cycles; /* 0: there is none yet */
-} choice;
+static int64_t rows_of_line(void *of, const sn_sched *sc) { return groups_of(of, sc->tile_n); }
 
-/* The fewest blocks of rows for each warp that have all rows of the product. */
-static void consider(choice *c, sn_sched sc, int64_t warps) {
-    sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)(warps * SN_WARP);
-    int64_t groups = groups_of(c->b, sc.tile_n), rows = 2 * SN_BAND * (sc.block_x / SN_WARP);
-    if (!rows) return;
-    int64_t blocks = c->pinned->unroll ? c->pinned->unroll : sn_ceil_div(sc.tile_m * groups, rows);
-    sc.unroll = (uint32_t)blocks;
-    if ((blocks > MOST_BLOCKS && !c->pinned->unroll) || !sn_window_bands_measure(c->b, &sc)) return;
-    double cycles = count_cycles(c->b);
-    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
-    c->cycles = cycles;
-    c->best = sc;
-}
-
-/* Equal parts of the rows. */
-static void consider_rows(choice *c, sn_sched sc) {
-    int64_t windows = c->b->w.row.windows;
-    for (int64_t parts = 1; parts <= windows; parts++) {
-        if (!c->pinned->tile_m) sc.tile_m = (uint32_t)sn_ceil_div(windows, parts);
-        for (int64_t warps = 1; warps <= MOST_WARPS; warps *= 2) {
-            if (c->pinned->block_x && warps > 1) break;
-            consider(c, sc, warps);
-        }
-        if (c->pinned->tile_m) break;
-    }
-}
-
-static void consider_all(choice *c) {
-    enum { PLANES = 16, PARTS = 64 };
-    const sn_window *w = &c->b->w;
+static void consider_all(sn_window_choice *c) {
+    static const sn_window_products products = {rows_of_line, MOST_PARTS, true, SN_BAND};
+    const sn_window_bands *b = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW, sc.bands = true;
     if (!sc.vector) sc.vector = SN_BAND;
-    for (int64_t planes = 1; planes <= PLANES; planes *= 2)
-        for (int64_t parts = 1; parts <= PARTS; parts *= 2) {
-            int64_t columns = sn_ceil_div(w->column.windows, parts);
-            if (parts > 1) columns = sn_ceil_div(columns, SN_BAND) * SN_BAND;
-            if ((c->pinned->tile_k && planes > 1) || (c->pinned->tile_n && parts > 1)) continue;
-            if (columns > w->column.windows) continue;
-            sc.tile_k = c->pinned->tile_k ? c->pinned->tile_k : (uint32_t)planes;
-            sc.tile_n = c->pinned->tile_n ? c->pinned->tile_n : (uint32_t)columns;
-            consider_rows(c, sc);
-        }
+    sn_window_consider_products(c, &b->w, &products, sc);
 }
 
 /* What would be chosen else: class window answers for itself and those that it compares itself with; where it gives way, it is the
@@ -413,7 +385,7 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
     const char *why_not;
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
-    choice c = {.b = &b, .pinned = pinned};
+    sn_window_choice c = {.of = &b, .pinned = pinned, .count_cycles = count_cycles};
     if ((!open && !pinned->bands) || pinned->pixels) return SN_OK;
     if (!sn_window_bands_find(&b, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);

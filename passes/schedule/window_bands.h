@@ -29,6 +29,7 @@ typedef struct sn_window_bands {
     sn_val weight;    /* what an element is multiplied by */
     sn_val image;     /* the element as a half, if it is a load and no more: then threads copy pieces */
     sn_val mask;      /* ... where it holds, the same for all of a piece; none: everywhere */
+    bool by_places;   /* ... and for all planes and steps: of places alone */
     int64_t reach;    /* places of a window along a row ... */
     int64_t run;      /* ... and of a band: whole steps of an instruction */
     int64_t piece;    /* elements that are copied together */
@@ -93,8 +94,13 @@ void sn_bands_start_copier(sn_bands_binding *b, sn_contraction_copier *c, sn_cur
 sn_val sn_bands_put_half(sn_bands_binding *b, sn_contraction_copier *c, sn_val v);
 /* The element is 0 outside of the lines of the block, of the places that windows have, and where its own mask says so. */
 sn_val sn_bands_put_element(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane);
+/* Where it is not 0, if that is of places alone (by_places). */
+sn_val sn_bands_put_mask(sn_bands_binding *b, sn_cursor at, sn_ix line, sn_ix place);
+/* The element there, and any other where that mask does not hold: memory is read in any case, so that nobody chooses addresses. The axes
+ * `over` go over elements with one mask. */
+sn_val sn_bands_put_any(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane,
+                        const sn_axis *over, uint32_t n_over);
 /* The copier's loops are at tap number `row` and at the tap of place `place` of windows, where the mask that is returned holds. */
 sn_val sn_bands_put_taps(sn_bands_binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place);
-void sn_bands_put_zeros(sn_bands_binding *b, sn_cursor at);
 
 #endif

@@ -80,13 +80,39 @@ static void set_places(binding *b, sn_contraction_copier *c, sn_ix line, sn_ix p
     sn_window_set_line(c, &b->b.w, &b->b.w.column, b->column, place);
 }
 
-sn_val sn_bands_put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane) {
+/* Of the lines of the block, and of the places that windows have. */
+static sn_val put_inside(binding *b, sn_cursor at, sn_ix line, sn_ix place) {
     const sn_window *w = &b->b.w;
-    sn_contraction_copier c;
     sn_val own = b->b.image.i ? b->b.mask : (sn_val){0};
     sn_val mask = sn_window_put_test(b->m, at, b->inside, line, b->b.lines);
     if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, sn_ix_add(b->m, b->row, line));
     if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, sn_ix_add(b->m, b->column, place));
+    return mask;
+}
+
+static sn_val put_own_mask(binding *b, sn_contraction_copier *c, sn_val mask) {
+    return b->b.mask.i ? both(b, c->at, mask, sn_contraction_copy(c, b->b.mask)) : mask;
+}
+
+sn_val sn_bands_put_mask(binding *b, sn_cursor at, sn_ix line, sn_ix place) {
+    sn_contraction_copier c;
+    sn_val mask = put_inside(b, at, line, place);
+    sn_bands_start_copier(b, &c, at, b->plane, sn_ix_const(b->m, 0));
+    set_places(b, &c, line, place);
+    return put_own_mask(b, &c, mask);
+}
+
+static sn_ix offset_of(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place) {
+    sn_contraction_copier c;
+    sn_bands_start_copier(b, &c, at, b->plane, step);
+    set_places(b, &c, line, place);
+    return sn_contraction_copy_ix(&c, sn_stmt_get(b->m, b->b.w.load)->ix);
+}
+
+sn_val sn_bands_put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane) {
+    const sn_window *w = &b->b.w;
+    sn_contraction_copier c;
+    sn_val mask = put_inside(b, at, line, place);
     sn_bands_start_copier(b, &c, at, b->plane, step);
     set_places(b, &c, line, place);
     sn_val zero = sn_put_const(b->m, at, b->b.half, 0);
@@ -95,13 +121,27 @@ sn_val sn_bands_put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn
         sn_val x = sn_bands_put_half(b, &c, w->value);
         return mask.i ? sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, zero) : x;
     }
-    const sn_stmt_rec *load = sn_stmt_get(b->m, w->load);
-    if (own.i) mask = both(b, at, mask, sn_contraction_copy(&c, own));
-    sn_contraction_copier of_lane;
-    sn_bands_start_copier(b, &of_lane, at, b->plane, step);
-    set_places(b, &of_lane, line, sn_ix_add(b->m, place, lane));
-    sn_ix e = sn_contraction_copy_ix(&of_lane, load->ix);
-    return mask.i ? sn_put_load_masked(b->m, at, load->buf, e, mask, zero) : sn_put_load(b->m, at, load->buf, e);
+    sn_buf buf = sn_stmt_get(b->m, w->load)->buf;
+    mask = put_own_mask(b, &c, mask);
+    sn_ix e = offset_of(b, at, step, line, sn_ix_add(b->m, place, lane));
+    return mask.i ? sn_put_load_masked(b->m, at, buf, e, mask, zero) : sn_put_load(b->m, at, buf, e);
+}
+
+/* Where the mask holds the first of the elements is such that all of them are in the buffer. */
+sn_val sn_bands_put_any(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane, const sn_axis *over,
+                        uint32_t n_over) {
+    enum { MOST_OVER = 2 };
+    sn_module *m = b->m;
+    sn_buf buf = sn_stmt_get(m, b->b.w.load)->buf;
+    int64_t piece = b->b.piece, size = sn_ix_value(m, sn_buf_get(m, buf)->size);
+    sn_ix none[MOST_OVER] = {sn_ix_const(m, 0), sn_ix_const(m, 0)};
+    sn_ix e = offset_of(b, at, step, line, sn_ix_add(m, place, lane)), first = sn_ix_subst(m, e, over, none, n_over);
+    sn_ix on = sn_ix_sub(m, e, first);
+    if (!sn_ix_is_multiple(m, first, piece)) piece = 1;
+    int64_t last = (size - 1 - sn_ix_range(m, on).hi) / piece;
+    SN_ASSERT(n_over <= MOST_OVER && last >= 0);
+    sn_ix number = sn_ix_min(m, sn_ix_max(m, sn_ix_divc(m, first, piece), none[0]), sn_ix_const(m, last));
+    return sn_put_load(m, at, buf, sn_ix_fma(m, piece, number, on));
 }
 
 static sn_ix step_of(binding *b, sn_ix at_hand) { return sn_ix_fma(b->m, b->b.at_hand, b->turn, at_hand); }
@@ -150,25 +190,28 @@ sn_val sn_bands_put_taps(binding *b, sn_contraction_copier *c, sn_ix row, sn_ix 
     return mask;
 }
 
+/* Eight neighbours of a band by a thread. */
 static void put_weights(binding *b, sn_cursor at) {
     const sn_window *w = &b->b.w;
+    sn_module *m = b->m;
     sn_contraction_copier c;
-    int64_t of_row = b->b.run * w->row.taps;
-    sn_ix thread, number = sn_bands_open_turns(&thread, b, &at, b->b.weights * b->b.at_hand),
-                  step = sn_ix_const(b->m, 0), own = number;
-    if (b->b.at_hand > 1) step = sn_ix_divc(b->m, number, b->b.weights), own = sn_ix_modc(b->m, number, b->b.weights);
-    sn_ix column = sn_ix_divc(b->m, own, of_row), q = sn_ix_modc(b->m, own, of_row), n = column, plane = b->plane;
-    if (b->b.side > 1)
-        n = sn_ix_modc(b->m, column, SN_BAND), plane = sn_ix_add(b->m, plane, sn_ix_divc(b->m, column, SN_BAND));
+    int64_t of_row = b->b.run * w->row.taps, all = b->b.weights * b->b.at_hand / SN_BAND;
+    sn_ix thread, eight = sn_bands_open_turns(&thread, b, &at, all), step = sn_ix_const(m, 0), own = eight;
+    if (b->b.at_hand > 1)
+        step = sn_ix_divc(m, eight, b->b.weights / SN_BAND), own = sn_ix_modc(m, eight, b->b.weights / SN_BAND);
+    sn_ix v = sn_open_loop(m, &at, "v", SN_BAND, SN_AXIS_VECTOR);
+    sn_ix column = sn_ix_divc(m, own, of_row / SN_BAND), part = sn_ix_modc(m, own, of_row / SN_BAND);
+    sn_ix n = column, plane = b->plane, q = sn_ix_scale(m, sn_ix_modc(m, part, b->b.run / SN_BAND), SN_BAND);
+    if (b->b.side > 1) n = sn_ix_modc(m, column, SN_BAND), plane = sn_ix_add(m, plane, sn_ix_divc(m, column, SN_BAND));
     /* Column n is the result first + n of its group, whose window begins there. */
-    sn_ix e = sn_ix_addc(b->m, sn_ix_sub(b->m, sn_ix_modc(b->m, q, b->b.run), n), -(b->b.first + b->b.lead));
+    sn_ix e = sn_ix_addc(m, sn_ix_sub(m, sn_ix_add(m, q, v), n), -(b->b.first + b->b.lead));
     sn_bands_start_copier(b, &c, at, plane, step_of(b, step));
-    sn_val mask = sn_bands_put_taps(b, &c, sn_ix_divc(b->m, q, b->b.run), e);
-    if (b->b.at_hand > 1) mask = sn_window_put_test(b->m, at, mask, step, b->b.at_hand);
-    if (b->b.side > 1) mask = sn_window_put_test(b->m, at, mask, column, b->b.side * SN_BAND);
+    sn_val mask = sn_bands_put_taps(b, &c, sn_ix_divc(m, part, b->b.run / SN_BAND), e);
+    if (b->b.at_hand > 1) mask = sn_window_put_test(m, at, mask, step, b->b.at_hand);
+    mask = sn_window_put_test(m, at, mask, column, b->b.side * SN_BAND);
     c.mask = mask;
-    sn_val zero = sn_put_const(b->m, at, b->b.half, 0), x = sn_bands_put_half(b, &c, b->b.weight);
-    sn_put_store(b->m, at, b->weights, number, sn_put_op3(b->m, at, SN_LOP_SELECT, mask, x, zero));
+    sn_val zero = sn_put_const(m, at, b->b.half, 0), x = sn_bands_put_half(b, &c, b->b.weight);
+    sn_put_store(m, at, b->weights, sn_ix_fma(m, SN_BAND, eight, v), sn_put_op3(m, at, SN_LOP_SELECT, mask, x, zero));
 }
 
 /* ---- products ---- */
@@ -194,7 +237,7 @@ static void find_nest(binding *b, int64_t step) {
 
 static int64_t own_sums(const binding *b) { return b->b.blocks * b->b.side * sn_mma_elements(b->b.mma); }
 
-void sn_bands_put_zeros(binding *b, sn_cursor at) {
+static void put_zeros(binding *b, sn_cursor at) {
     int64_t own = own_sums(b);
     sn_ix x = sn_open_loop(b->m, &at, "x", b->b.threads, SN_AXIS_BLOCK_X),
           i = sn_open_loop(b->m, &at, "i", own, SN_AXIS_UNROLL);
@@ -211,8 +254,8 @@ static void put_products(binding *b, sn_cursor at) {
 static void new_buffers(binding *b) {
     int64_t pieces = b->b.elements / b->b.piece * b->b.at_hand, own = own_sums(b);
     b->acc = sn_local_new(b->m, "acc", SN_F32, SN_BUF_REG, own, b->b.threads);
-    b->weights =
-        sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, sn_bands_in_turns(b, b->b.weights * b->b.at_hand), 1);
+    int64_t bands = sn_bands_in_turns(b, b->b.weights * b->b.at_hand / SN_BAND) * SN_BAND;
+    b->weights = sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, bands, 1);
     b->image = sn_local_new(b->m, "image", b->b.half, SN_BUF_SHARED, sn_bands_in_turns(b, pieces) * b->b.piece, 1);
 }
 
@@ -305,10 +348,10 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
     if (whole) {
         put_image(&b, at);
-        sn_bands_put_zeros(&b, at);
+        put_zeros(&b, at);
         put_products(&b, at);
     } else {
-        sn_bands_put_zeros(&b, at);
+        put_zeros(&b, at);
         put_turns(&b, at);
     }
     put_results(&b, at);

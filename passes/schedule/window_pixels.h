@@ -15,8 +15,24 @@
 
 #include "passes/schedule/window_bands.h"
 
+/* Rows of the product are pixels (`vector=8`), or its columns are pairs of them (`vector=2`), which make 16 rows of eight results:
+ *
+ *     | w[0, t]          |   *   | p0 p2 .. p14 |      of each row the first half has the taps of the first pixel of a pair, the second half
+ *     | ..    w[0, t-1]  |       | p1 p3 .. p15 |      those of the other: as many steps as an odd reach is padded to
+ *                                  ..
+ *
+ * Pixels of even and of odd places are images of their own then, so that pairs lie side by side in either, and a thread has four neighbours
+ * of a line, which it stores together. Of windows that move by two, pairs are four places apart, whose images are four.
+ */
+enum { SN_PIXELS_PAIR = 2 };
+
+/* How lines lie in shared memory for either: as in sn_window_bands. */
+typedef struct sn_pixels_lines {
+    int64_t piece, lead, zeros;
+} sn_pixels_lines;
+
 typedef struct sn_window_pixels {
-    /* `run`: of a row of taps; `groups`: pixels of a line; `elements`: from one eight of channels to the next in shared memory; `weights`: of
+    /* `run`: of a row of taps; `groups`: pixels of a line; `elements`: from one eight of channels to the next in shared memory, or from one phase of pairs; `weights`: of
      * an eight of channels; `side`: eights of results that a warp has together */
     sn_window_bands b;
     bool last;      /* channels lie innermost in memory */
@@ -26,10 +42,13 @@ typedef struct sn_window_pixels {
     int64_t parts;  /* eights of channels of that */
     int64_t terms;  /* of an element: 1, but of f32 */
     /* Windows that move by two places: pixels of even and of odd places are images of their own, in which they move by one. */
-    int64_t down, across; /* places by which windows move */
-    int64_t phases;       /* such images */
-    int64_t taps, apart;  /* rows of taps in such an image; lines from one to the next */
+    int64_t down, across;     /* places by which windows move */
+    int64_t phases;           /* such images */
+    int64_t taps, apart;      /* rows of taps in such an image; lines from one to the next */
+    sn_pixels_lines one, two; /* of pixels, and of pairs */
     /* Of a header: */
+    bool pairs;
+    int64_t turns;  /* of pairs, in which threads load them: one image ahead, while warps multiply */
     int64_t many;   /* of those that a block has side by side: neighbours in memory, where channels lie innermost */
     int64_t all;    /* rows of the product */
     int64_t filled; /* elements of an eight of channels that are written */
@@ -39,6 +58,10 @@ typedef struct sn_window_pixels {
 
 bool sn_window_pixels_find(sn_window_pixels *out, const char **why_not, sn_pass_ctx *cx, sn_kern k,
                            const sn_schedule_shape *sh);
+/* Places of a line from a pair to the next one: phases along it. */
+int64_t sn_window_pixels_by(const sn_window_pixels *p);
+/* Where the first place of a window of pairs is in the image of such a phase. */
+int64_t sn_window_pixels_start(const sn_window_pixels *p, int64_t phase);
 /* The parts of a header; false: there are none. */
 bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc);
 

@@ -14,32 +14,22 @@
  *
  * Row number `groups * row + pixel` of the product is a pixel, so that all lines of a plane are one product.
  */
-#include "passes/schedule/contract_bind.h"
+#include "passes/schedule/window_pixels_bind.h"
+
 #include "passes/schedule/schedules.h"
-#include "passes/schedule/window_pixels.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_MANY = 8 };
-
-typedef struct binding {
-    sn_bands_binding of;
-    sn_window_pixels p;
-    /* By terms (of halves the first one alone): of elements, of their taps; sums of a term of elements by all terms that it is multiplied by */
-    sn_buf images[SN_MOST_TERMS], taps[SN_MOST_TERMS], accs[MOST_MANY][SN_MOST_TERMS];
-    sn_buf turn;       /* a pixel of eight channels */
-    sn_buf sums;       /* of eight planes, in shared memory */
-    sn_buf own, spare; /* sums of f32 that terms have given; once more, where some are added up again */
-} binding;
+typedef sn_pixels_binding binding;
+typedef sn_pixels_spot spot;
 
 /* ---- operands ---- */
 
-static int64_t chunks(const binding *b) { return b->p.many * b->p.parts; }
-static int64_t images(const binding *b) { return chunks(b) * b->p.phases; }
+int64_t sn_pixels_chunks(const binding *b) { return b->p.many * b->p.parts; }
+static int64_t images(const binding *b) { return sn_pixels_chunks(b) * b->p.phases; }
 
-/* Taps stand in permuted lines, so that those of eight results lie in all banks. */
-static int64_t width_of(int64_t depth) {
+int64_t sn_pixels_width(int64_t depth) {
     int64_t width = SN_LINE / 2;
     while (depth % width) width /= 2;
     return width;
@@ -53,6 +43,7 @@ static sn_mma_nest nest_of(const binding *b, int64_t image, int64_t term) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t taps = b->p.taps;
+    if (b->p.pairs) return sn_pairs_nest(b, image);
     sn_mma_nest n = {.mma = of->mma,
                      .threads = (uint32_t)of->threads,
                      .columns = 1,
@@ -63,7 +54,7 @@ static sn_mma_nest nest_of(const binding *b, int64_t image, int64_t term) {
     n.rank = sn_ix_const(m, 0);
     n.a = (sn_mma_operand){.buf = b->images[term], .width = SN_BAND, .run = of->run};
     n.a.jump = taps > 1 ? b->p.apart * SN_BAND * of->groups : 0;
-    n.b = (sn_mma_operand){.buf = b->taps[term], .rows = SN_BAND * n.tiles_n, .width = width_of(n.depth)};
+    n.b = (sn_mma_operand){.buf = b->taps[term], .rows = SN_BAND * n.tiles_n, .width = sn_pixels_width(n.depth)};
     n.a.at = sn_ix_const(m, image * of->elements);
     n.b.at = sn_ix_const(m, image * of->weights * beside(b, term));
     return n;
@@ -79,10 +70,19 @@ static sn_ix step_of(binding *b, sn_ix *planes, sn_ix chunk, sn_ix c) {
     return sn_ix_modc(m, c, b->p.b.w.steps);
 }
 
-static sn_val put_element(binding *b, sn_cursor at, sn_ix chunk, sn_ix c, sn_ix line, sn_ix place, sn_ix lane) {
+sn_val sn_pixels_put_element(binding *b, sn_cursor at, sn_ix chunk, sn_ix c, sn_ix line, sn_ix place, sn_ix lane) {
     sn_ix planes, step = step_of(b, &planes, chunk, c), first = b->of.plane;
     b->of.plane = sn_ix_add(b->of.m, first, planes);
     sn_val x = sn_bands_put_element(&b->of, at, step, line, place, lane);
+    b->of.plane = first;
+    return x;
+}
+
+sn_val sn_pixels_put_any(binding *b, sn_cursor at, sn_ix chunk, sn_ix c, sn_ix line, sn_ix place, sn_ix lane,
+                         const sn_axis *over, uint32_t n_over) {
+    sn_ix planes, step = step_of(b, &planes, chunk, c), first = b->of.plane;
+    b->of.plane = sn_ix_add(b->of.m, first, planes);
+    sn_val x = sn_bands_put_any(&b->of, at, step, line, place, lane, over, n_over);
     b->of.plane = first;
     return x;
 }
@@ -116,14 +116,15 @@ static void put_turned(binding *b, sn_cursor at) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t of_line = of->groups * b->p.across, of_part = of->elements * b->p.phases / SN_BAND;
-    sn_ix x, number = open_pixels(b, &at, &x, of_part * chunks(b)), rest = number, chunk = sn_ix_const(m, 0);
-    if (chunks(b) > 1) chunk = sn_ix_divc(m, number, of_part), rest = sn_ix_modc(m, number, of_part);
-    if (b->p.phases > 1) chunk = sn_ix_modc(m, chunk, chunks(b)), rest = sn_ix_modc(m, number, of_part);
+    sn_ix x, number = open_pixels(b, &at, &x, of_part * sn_pixels_chunks(b)), rest = number, chunk = sn_ix_const(m, 0);
+    if (sn_pixels_chunks(b) > 1) chunk = sn_ix_divc(m, number, of_part), rest = sn_ix_modc(m, number, of_part);
+    if (b->p.phases > 1) chunk = sn_ix_modc(m, chunk, sn_pixels_chunks(b)), rest = sn_ix_modc(m, number, of_part);
     sn_ix line = sn_ix_divc(m, rest, of_line), place = sn_ix_modc(m, rest, of_line);
-    b->of.inside = chunks(b) > 1 ? sn_window_put_test(m, at, (sn_val){0}, chunk, chunks(b)) : (sn_val){0};
+    b->of.inside =
+        sn_pixels_chunks(b) > 1 ? sn_window_put_test(m, at, (sn_val){0}, chunk, sn_pixels_chunks(b)) : (sn_val){0};
     sn_cursor in = at;
     sn_ix c = sn_open_loop(m, &in, "c", SN_BAND, SN_AXIS_UNROLL);
-    sn_val value = put_element(b, in, chunk, c, line, place, sn_ix_const(m, 0));
+    sn_val value = sn_pixels_put_element(b, in, chunk, c, line, place, sn_ix_const(m, 0));
     sn_put_store(m, in, b->turn, sn_ix_fma(m, SN_BAND, x, c), value);
     c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
     sn_ix to = sn_ix_fma(m, SN_BAND, number, c);
@@ -137,14 +138,14 @@ static void put_copied(binding *b, sn_cursor at) {
     sn_module *m = b->of.m;
     sn_cursor pipe = at;
     sn_ix x, number = open_pixels(b, &at, &x, b->p.filled / SN_BAND * images(b));
-    sn_ix chunk = sn_ix_modc(m, number, chunks(b)), pixel = sn_ix_divc(m, number, chunks(b));
+    sn_ix chunk = sn_ix_modc(m, number, sn_pixels_chunks(b)), pixel = sn_ix_divc(m, number, sn_pixels_chunks(b));
     if (b->p.phases > 1) pixel = sn_ix_modc(m, pixel, b->p.filled / SN_BAND * b->p.phases);
     int64_t of_line = of->groups * b->p.across;
     sn_ix line = sn_ix_divc(m, pixel, of_line), place = sn_ix_modc(m, pixel, of_line);
     sn_stmt threads = sn_stmt_get(m, pipe.parent)->last;
     b->of.inside = (sn_val){0};
     sn_ix c = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR), zero = sn_ix_const(m, 0);
-    sn_val value = put_element(b, at, chunk, c, line, place, zero);
+    sn_val value = sn_pixels_put_element(b, at, chunk, c, line, place, zero);
     put_factor(b, at, sn_ix_add(m, image_at(b, chunk, line, place), c), value);
     if (of->stages == 1) return;
     sn_stmt_get(m, threads)->bulk = true;
@@ -157,7 +158,7 @@ static sn_val both(sn_module *m, sn_cursor at, sn_val x, sn_val y) {
 }
 
 /* Its terms go behind each other's columns, for each term that they are multiplied by. */
-static void put_taps(binding *b, sn_cursor at, sn_val x, sn_ix q, sn_ix column, sn_ix chunk) {
+static void put_taps(binding *b, sn_cursor at, sn_val x, sn_ix q, sn_ix column, sn_ix chunk, sn_val mask) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     sn_val rest = of->n_terms ? sn_terms_scale(m, at, x, of->n_terms) : x, term = rest;
@@ -165,9 +166,12 @@ static void put_taps(binding *b, sn_cursor at, sn_val x, sn_ix q, sn_ix column, 
         if (of->n_terms) term = sn_put_cast(m, at, SN_BF16, rest);
         for (int64_t left = 0; left + t < b->p.terms; left++) {
             sn_mma_nest n = nest_of(b, 0, left);
-            n.b.at = sn_ix_scale(m, chunk, of->weights * beside(b, left));
+            sn_mma_operand o = b->p.pairs ? n.a : n.b;
+            o.at = sn_ix_scale(m, chunk, of->weights * beside(b, left));
             sn_ix own = sn_ix_addc(m, column, t * of->side * SN_BAND);
-            sn_put_store(m, at, b->taps[left], sn_mma_offset(m, &n.b, n.depth, own, q), term);
+            sn_ix to = sn_mma_offset(m, &o, n.depth, own, q);
+            if (mask.i) sn_put_store_masked(m, at, b->taps[left], to, term, mask);
+            else sn_put_store(m, at, b->taps[left], to, term);
         }
         if (t + 1 < b->p.terms) rest = sn_put_op2(m, at, SN_LOP_SUB, rest, sn_put_cast(m, at, SN_F32, term));
     }
@@ -178,32 +182,35 @@ static void put_weights(binding *b, sn_cursor at) {
     const sn_window_bands *of = &p->b;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
-    int64_t depth = of->run * p->taps, columns = of->side * SN_BAND, all = of->weights * images(b) / SN_BAND;
+    int64_t depth = of->run * p->taps, columns = of->weights / depth, all = of->weights * images(b) / SN_BAND;
     sn_ix x, number = sn_bands_open_turns(&x, &b->of, &at, all), planes;
-    if (sn_bands_in_turns(&b->of, all) != all) at = sn_at_end(b->of.k, sn_put_if(m, at, number, sn_ix_const(m, all)));
     sn_ix channel = sn_open_loop(m, &at, "c", SN_BAND, SN_AXIS_VECTOR);
     sn_ix eight = sn_ix_modc(m, number, depth / SN_BAND), column = sn_ix_divc(m, number, depth / SN_BAND);
     sn_ix image = sn_ix_modc(m, sn_ix_divc(m, column, columns), images(b));
     sn_ix chunk = sn_ix_divc(m, image, p->phases), phase = sn_ix_modc(m, image, p->phases);
     sn_ix step = step_of(b, &planes, chunk, channel);
-    sn_val mask = {0};
+    /* No branch, so that what turns load is on its way together. */
+    sn_val inside = sn_window_put_test(m, at, (sn_val){0}, number, all), mask = inside;
     column = sn_ix_modc(m, column, columns);
+    sn_ix plane = p->pairs ? sn_pairs_plane(b, column) : column;
     if (p->joined > 1) {
-        sn_ix between = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, column, p->own));
-        mask = sn_put_in(m, at, between, sn_ix_const(m, 1));
+        sn_ix between = sn_ix_sub(m, sn_ix_divc(m, channel, of->w.steps), sn_ix_divc(m, plane, p->own));
+        mask = both(m, at, mask, sn_put_in(m, at, between, sn_ix_const(m, 1)));
         planes = sn_ix_scale(m, sn_ix_divc(m, chunk, p->parts), p->outs);
     }
-    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, sn_ix_add(m, planes, column)), step);
+    sn_bands_start_copier(&b->of, &c, at, sn_ix_add(m, b->of.plane, sn_ix_add(m, planes, plane)), step);
     int64_t of_row = of->run / SN_BAND;
-    sn_ix row = sn_ix_fma(m, p->down, sn_ix_divc(m, eight, of_row), sn_ix_divc(m, phase, p->across));
-    sn_ix place = sn_ix_modc(m, eight, of_row);
-    if (p->across > 1) place = sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across));
+    sn_ix row = sn_ix_divc(m, eight, of_row), place = sn_ix_modc(m, eight, of_row);
+    int64_t along = p->pairs ? sn_window_pixels_by(p) : p->across;
+    row = sn_ix_fma(m, p->down, row, sn_ix_divc(m, phase, along));
+    if (p->pairs) place = sn_pairs_place(b, sn_ix_modc(m, phase, along), column, place);
+    else if (p->across > 1) place = sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across));
     mask = sn_window_put_test(m, at, mask, row, of->w.row.taps);
     mask = both(m, at, mask, sn_bands_put_taps(&b->of, &c, row, place));
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
     if (mask.i) value = sn_put_op3(m, at, SN_LOP_SELECT, mask, value, sn_put_const(m, at, of->half, 0));
-    put_taps(b, at, value, sn_ix_fma(m, SN_BAND, eight, channel), column, image);
+    put_taps(b, at, value, sn_ix_fma(m, SN_BAND, eight, channel), column, image, inside);
 }
 
 /* ---- results ---- */
@@ -272,11 +279,6 @@ static void move_own(binding *b, sn_cursor at, sn_ix x, sn_buf to, sn_buf from) 
     sn_put_store(b->of.m, at, to, own_at(b, x, e), sn_put_load(b->of.m, at, from, own_at(b, x, e)));
 }
 
-/* A result: its number among the planes of the block's, counted from the first of eight, and its window, counted from the block's. */
-typedef struct spot {
-    sn_ix plane, row, column;
-} spot;
-
 static spot spot_of(binding *b, sn_ix x, sn_ix h, sn_ix e) {
     sn_module *m = b->of.m;
     sn_mma_nest n = nest_of(b, 0, 0);
@@ -286,8 +288,7 @@ static spot spot_of(binding *b, sn_ix x, sn_ix h, sn_ix e) {
                   .column = sn_ix_modc(m, number, b->p.b.groups)};
 }
 
-/* Is there such a window? */
-static sn_val put_inside(binding *b, sn_cursor at, sn_val mask, const spot *s) {
+sn_val sn_pixels_put_inside(binding *b, sn_cursor at, sn_val mask, const spot *s) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     mask = sn_window_put_test(m, at, mask, s->row, of->rows);
@@ -308,7 +309,7 @@ static void put_bad_again(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
     sn_ix own = own_at(b, x, sn_ix_fma(m, each, h, e));
     spot s = spot_of(b, x, h, e);
     sn_val bad = sn_terms_bad(m, in, sn_put_load(m, in, b->spare, own), -2 * SN_TERMS_SCALE);
-    bad = put_inside(b, in, bad, &s);
+    bad = sn_pixels_put_inside(b, in, bad, &s);
     in = sn_at_end(b->of.k, sn_put_if(m, in, sn_terms_test(m, in, bad), sn_ix_const(m, 1)));
     sn_ix plane = sn_ix_add(m, b->of.plane, sn_ix_addc(m, s.plane, tile * SN_BAND));
     sn_ix row = sn_ix_add(m, b->of.row, s.row), column = sn_ix_add(m, b->of.column, s.column);
@@ -340,8 +341,7 @@ static sn_val put_own(binding *b, sn_cursor at, sn_ix x, sn_ix h, sn_ix e, int64
     return b->p.terms > 1 ? sn_put_load(b->of.m, at, b->own, own) : put_sum(b, at, x, h, e, tile);
 }
 
-/* What the body does with the sum of a window, whose plane is counted from the block's. */
-static void put_result(binding *b, sn_cursor at, const spot *s, sn_val sum, sn_val mask) {
+void sn_pixels_put_result(binding *b, sn_cursor at, const spot *s, sn_val sum, sn_val mask) {
     const sn_window *w = &b->p.b.w;
     sn_module *m = b->of.m;
     sn_contraction_copier c;
@@ -363,10 +363,10 @@ static void put_neighbours(binding *b, sn_cursor at, sn_ix x, int64_t tile) {
     sn_ix e = sn_open_loop(m, &at, "e", sn_mma_elements(b->p.b.mma) / PAIR, SN_AXIS_UNROLL);
     e = sn_ix_scale(m, e, PAIR);
     spot s = spot_of(b, x, h, e);
-    sn_val mask = put_inside(b, at, (sn_val){0}, &s);
+    sn_val mask = sn_pixels_put_inside(b, at, (sn_val){0}, &s);
     sn_ix v = sn_open_loop(m, &at, "v", PAIR, SN_AXIS_VECTOR);
     s.plane = sn_ix_addc(m, sn_ix_add(m, s.plane, v), tile * SN_BAND);
-    put_result(b, at, &s, put_own(b, at, x, h, sn_ix_add(m, e, v), tile), mask);
+    sn_pixels_put_result(b, at, &s, put_own(b, at, x, h, sn_ix_add(m, e, v), tile), mask);
 }
 
 /* Eight planes pass through shared memory, and leave as neighbours of a line: half sectors would keep the L2 busy for longer. */
@@ -386,12 +386,12 @@ static void put_lines(binding *b, sn_cursor at, int64_t tile) {
     sn_ix first = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
     spot s = {.plane = sn_ix_addc(m, plane, tile * SN_BAND), .column = first};
     s.row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
-    sn_val mask = put_inside(b, at, sn_window_put_test(m, at, (sn_val){0}, plane, SN_BAND), &s);
+    sn_val mask = sn_pixels_put_inside(b, at, sn_window_put_test(m, at, (sn_val){0}, plane, SN_BAND), &s);
     sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
     s.column = sn_ix_add(m, first, v);
     sn_ix pixel = sn_ix_fma(m, of->groups, s.row, s.column);
     sn_ix from = sn_ix_fma(m, b->p.sums, sn_ix_modc(m, plane, SN_BAND), pixel);
-    put_result(b, at, &s, sn_put_load(m, at, b->sums, from), mask);
+    sn_pixels_put_result(b, at, &s, sn_put_load(m, at, b->sums, from), mask);
 }
 
 /* All products, then all results: no thread waits for others between stores of neighbours. */
@@ -401,9 +401,10 @@ static void put_tiles(binding *b, sn_cursor at) {
     for (int64_t image = 0; image < images(b); image++)
         for (int64_t term = b->p.terms; term-- > 0;) {
             sn_mma_nest n = nest_of(b, image, term);
-            sn_mma_put(b->of.m, at, &n);
+            if (n.depth) sn_mma_put(b->of.m, at, &n);
         }
-    for (int64_t tile = 0; tile < tiles && !b->p.last; tile++) put_lines(b, at, tile);
+    if (b->p.pairs) sn_pairs_put_results(b, at);
+    for (int64_t tile = 0; tile < tiles && !b->p.last && !b->p.pairs; tile++) put_lines(b, at, tile);
     if (!b->p.last) return;
     sn_ix x = sn_open_loop(b->of.m, &at, "x", b->p.b.threads, SN_AXIS_BLOCK_X);
     for (int64_t tile = 0; tile < tiles; tile++) put_neighbours(b, at, x, tile);
@@ -415,8 +416,9 @@ static void new_buffers(binding *b) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
     int64_t pixels = of->elements / SN_BAND * images(b);
-    int64_t own = of->blocks * sn_mma_elements(of->mma), width = width_of(of->run * b->p.taps);
-    if (!b->p.last) pixels = sn_bands_in_turns(&b->of, pixels);
+    int64_t own = of->blocks * sn_mma_elements(of->mma), width = sn_pixels_width(of->run * b->p.taps);
+    if (b->p.pairs) pixels = of->elements / SN_BAND * b->p.phases;
+    else if (!b->p.last) pixels = sn_bands_in_turns(&b->of, pixels);
     for (int64_t t = 0; t < b->p.terms; t++) {
         int64_t tiles = of->side * beside(b, t), taps = of->weights * images(b) * beside(b, t);
         for (int64_t i = 0; i < b->p.many; i++)
@@ -427,8 +429,10 @@ static void new_buffers(binding *b) {
     }
     if (b->p.terms > 1) b->own = sn_local_new(m, "own", SN_F32, SN_BUF_REG, own, of->threads);
     if (b->p.terms > 1) b->spare = sn_local_new(m, "spare", SN_F32, SN_BUF_REG, own, of->threads);
-    if (!b->p.last) b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, SN_BAND * b->p.sums, 1);
-    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, SN_BAND, of->threads);
+    if (!b->p.last && !b->p.pairs) b->sums = sn_local_new(m, "sums", SN_F32, SN_BUF_SHARED, SN_BAND * b->p.sums, 1);
+    int64_t turn = SN_BAND;
+    if (b->p.pairs) turn = b->p.turns * sn_window_pixels_by(&b->p) * SN_BAND;
+    if (!b->p.last) b->turn = sn_local_new(m, "turn", of->half, SN_BUF_REG, turn, of->threads);
 }
 
 void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
@@ -452,13 +456,18 @@ void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     sn_ix_unflatten(m, g, shape, SN_COUNT(shape), block);
     sn_ix side = sn_ix_scale(m, block[1], b.p.many * of->side * SN_BAND);
     b.of.turn = sn_ix_const(m, 0);
-    b.of.plane = side; /* weights are those of any image */
     b.of.row = sn_ix_scale(m, block[2], of->rows), b.of.column = sn_ix_scale(m, block[3], of->columns);
     new_buffers(&b);
+    int64_t of_image = of->grid[1] * b.p.many * of->side * SN_BAND;
+    sn_ix first = sn_ix_fma(m, of_image * of->planes, block[0], side);
+    b.of.plane = first;
+    if (b.p.pairs) sn_pairs_put_first(&b, at);
+    b.of.plane = side; /* weights are those of any image */
     put_weights(&b, at);
-    sn_ix image = sn_ix_fma(m, of->planes, block[0], sn_open_loop(m, &at, "i", of->planes, SN_AXIS_SEQ));
-    b.of.plane = sn_ix_fma(m, of->grid[1] * b.p.many * of->side * SN_BAND, image, side);
-    if (b.p.last) put_copied(&b, at);
+    sn_ix image = sn_open_loop(m, &at, "i", of->planes, SN_AXIS_SEQ);
+    b.of.plane = sn_ix_fma(m, of_image, image, first);
+    if (b.p.pairs) sn_pairs_put_image(&b, at, image, of_image);
+    else if (b.p.last) put_copied(&b, at);
     else put_turned(&b, at);
     put_tiles(&b, at);
     sn_stmt_unlink(m, sh->outer.at[0]);
