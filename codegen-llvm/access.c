@@ -518,7 +518,8 @@ static bool is_beside(sn_gen *g, const access *a, sn_val mask) {
     uint32_t bytes = sn_dtype_bytes(a->b->dtype);
     int64_t size;
     bool inner = g->gpu && g->k->sched.cls == SN_SCHED_INNER && !sn_buf_is_local(a->b) && !is_posted(g, a);
-    if (!inner || a->summed || bytes != 2 || g->lanes * bytes < 8 || a->step != 1 || a->piece != 1) return false;
+    bool apart = a->piece && a->piece < g->lanes;
+    if (!inner || a->summed || bytes != 2 || g->lanes * bytes < 8 || a->step != 1 || !apart) return false;
     if (!g->steady[a->id.i] || !sn_ix_is_const(g->m, a->b->size, &size) || size * bytes < 64) return false;
     return !mask.i || sn_em_lanes(sn_gen_val(g, mask)) == 1 || lane_tests(g, mask) < NO_INTERVAL;
 }

@@ -382,10 +382,11 @@ static void over_rows(sn_gen *g, const sn_gen_states *st, lv *x) {
 static void over_rows_in_parts(sn_gen *g, const sn_gen_states *st, lv *x) {
     for (uint32_t c = 0; c < st->n_combs; c++) {
         sn_gen_states one = sn_gen_states_of_one(st, c);
-        lv *state = x + st->first[c], whole[2] = {state[0], one.n > 1 ? state[1] : NULL};
+        lv *state = x + st->first[c], whole[SN_GEN_STATES] = {NULL};
+        for (uint32_t k = 0; k < one.n; k++) whole[k] = state[k];
         sn_em_unify(&g->em, whole, one.n);
         uint32_t lanes = sn_em_lanes(whole[0]), part = lanes;
-        lv piece[2], result[2] = {NULL, NULL};
+        lv piece[SN_GEN_STATES], result[SN_GEN_STATES] = {NULL};
         for (;; part /= 2) {
             for (uint32_t k = 0; k < one.n; k++) piece[k] = sn_em_slice(&g->em, whole[k], 0, part);
             if (part == 1 || (part % 2 == 0 && exchange_bytes(&one, piece, row_slots(g)) <= AREA_LIMIT)) break;

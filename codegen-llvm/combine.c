@@ -1,6 +1,6 @@
 /* combine.c: combining the states of reductions and prefixes: one with another, many at once, the lanes of a vector.
  *
- * A combiner has one state (sum, max, ...) or two (a value and its position; sumexp, which has sumexp.c); a reduction
+ * A combiner has one state (sum, max, ...), two (a value and its position; sumexp, which has sumexp.c) or three (moments); a reduction
  * may have several combiners, whose states lie behind one another. Many states are combined in pairs, so that rounding
  * grows with the logarithm of their number, and in an order that depends on that number alone: the same input gives the
  * same bits. Two states give the same bits in either order, as butterflies over threads need it. Where the states are,
@@ -23,10 +23,33 @@ static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv 
     return em_or(em, better, em_and(em, equal, em_icmp(em, LLVMIntSLT, x[1], s[1])));
 }
 
+/* moments; two states give the same bits in either order. Of no numbers the mean is 0, and nothing is far from it. */
+static void combine_moments(sn_gen *g, sn_dtype t, lv *state, const lv *x) {
+    sn_em *em = &g->em;
+    lv in[6] = {state[0], state[1], state[2], x[0], x[1], x[2]}, mean[2];
+    sn_em_unify(em, in, 6);
+    lv none = sn_em_f(em, in[2], 0), one = sn_em_f(em, in[2], 1);
+    for (uint32_t k = 0; k < 2; k++) {
+        lv n = in[3 * k + 2], there = em_fcmp(em, LLVMRealOGT, n, none);
+        mean[k] = sn_math_op(em, SN_LOP_DIV, t, (lv[]){in[3 * k], em_select(em, there, n, one)}, 2);
+    }
+    lv away = em_sub(em, mean[1], mean[0]), n = em_add(em, in[2], in[5]), of_both = em_mul(em, in[2], in[5]);
+    lv both = em_fcmp(em, LLVMRealOGT, of_both, none);
+    lv weight = sn_math_op(em, SN_LOP_DIV, t, (lv[]){of_both, em_select(em, both, n, one)}, 2);
+    lv apart = em_select(em, both, em_mul(em, em_mul(em, away, away), weight), none);
+    state[0] = em_add(em, in[0], in[3]);
+    state[1] = em_add(em, em_add(em, in[1], in[4]), apart);
+    state[2] = n;
+}
+
 static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
     if (sn_combs[comb].states == 1) {
         if (sn_gen_combine_bytes(g, comb, t, state, x[0])) return;
         state[0] = sn_math_op(&g->em, sn_comb_lops[comb], t, (lv[]){state[0], x[0]}, 2);
+        return;
+    }
+    if (comb == SN_COMB_MOMENTS) {
+        combine_moments(g, t, state, x);
         return;
     }
     lv in[4] = {state[0], state[1], x[0], x[1]};
@@ -70,7 +93,7 @@ sn_gen_states sn_gen_states_of_one(const sn_gen_states *st, uint32_t c) {
 
 void sn_gen_identities(sn_gen *g, const sn_gen_states *st, lv *state) {
     for (uint32_t c = 0; c < st->n_combs; c++) {
-        sn_scalar x[2];
+        sn_scalar x[SN_GEN_STATES];
         sn_scalar_identity(st->combs[c], st->dtypes[st->first[c]], x);
         for (uint32_t k = 0; k < sn_combs[st->combs[c]].states; k++)
             state[st->first[c] + k] = sn_math_const(&g->em, st->dtypes[st->first[c] + k], x[k].f, x[k].i);

@@ -126,16 +126,19 @@ static bool reads_shared(const sn_module *m, sn_stmt nest) {
     return false;
 }
 
-/* Where several nests stand in one, it is the one that reads shared memory. */
+/* Where several nests stand in one, it is the one that reads shared memory. Nests of threads in a reduction over blocks follow each other:
+ * the first one that does has waited for all that is there. */
 static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
     for (out->n = 0; top.i;) {
         sn_stmt inner = {0};
+        bool in_turn = sn_stmt_get(m, top)->op == SN_LOP_REDUCE && sn_stmt_get(m, top)->kind == SN_AXIS_CLUSTER;
         if (!sn_is_nest(sn_stmt_get(m, top)) || out->n == SN_COPY_LEVELS) return false;
         out->at[out->n++] = top;
         for (sn_stmt s = sn_stmt_get(m, top)->first; s.i; s = sn_stmt_get(m, s)->next) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
             if (sn_lops[r->op].syncs) return false;
             if (!sn_lop_has_region(r->op)) continue;
+            if (inner.i && reads_shared(m, inner) && in_turn) break;
             if (inner.i && reads_shared(m, inner) && reads_shared(m, s)) return false;
             if (!inner.i || reads_shared(m, s)) inner = s;
         }

@@ -345,7 +345,8 @@ static sn_status parse_combs(sn_stmt_rec *r, parser *p) {
     if (sn_lops[r->op].has_region) SN_TRY(sn_lex_accept(&many, p->lx, "("));
     SN_TRY(parse_comb(&r->combs[0], p));
     if (!sn_lops[r->op].has_region && sn_combs[r->combs[0]].states != 1)
-        return sn_lex_fail(&at, "%s has one state, %s has 2", sn_lops[r->op].name, sn_combs[r->combs[0]].name);
+        return sn_lex_fail(&at, "%s has one state, %s has %u", sn_lops[r->op].name, sn_combs[r->combs[0]].name,
+                           sn_combs[r->combs[0]].states);
     while (many && !sn_lex_is(p->lx, ")")) {
         SN_TRY(sn_lex_expect(p->lx, ","));
         if (r->n_combs == SN_COUNT(r->combs))

@@ -210,7 +210,8 @@ static sn_status check_access_types(verifier *v, sn_stmt s, const sn_stmt_rec *r
 static sn_status check_prefix(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
     const char *op = sn_lops[r->op].name, *name = sn_combs[r->combs[0]].name;
     if (r->n_combs != 1) return FAIL("L2: %s has 1 combiner", op);
-    if (sn_combs[r->combs[0]].states != 1) return FAIL("L2: %s has one state, %s has 2", op, name);
+    if (sn_combs[r->combs[0]].states != 1)
+        return FAIL("L2: %s has one state, %s has %u", op, name, sn_combs[r->combs[0]].states);
     if ((r->combs[0] == SN_COMB_ANY || r->combs[0] == SN_COMB_ALL) && r->dtype != SN_BOOL)
         return FAIL("L2: %s works on bool, not on %s", name, dtype_name(r->dtype));
     return SN_OK;
@@ -247,6 +248,10 @@ static sn_status check_states(verifier *v, sn_stmt s, const sn_stmt_rec *r) {
         if (second == SN_SECOND_WEIGHT && (!sn_is_float(t) || dtype_of(v, sn_result(r, state + 1)) != t))
             return FAIL("L3: %s takes two floats of one dtype, not %s and %s", name, dtype_name(t),
                         dtype_name(dtype_of(v, sn_result(r, state + 1))));
+        for (uint32_t k = 1; k < sn_combs[r->combs[i]].states && second == SN_SECOND_SPREAD; k++)
+            if (!sn_is_float(t) || dtype_of(v, sn_result(r, state + k)) != t)
+                return FAIL("L3: %s takes three floats of one dtype, not %s and %s", name, dtype_name(t),
+                            dtype_name(dtype_of(v, sn_result(r, state + k))));
         state += sn_combs[r->combs[i]].states;
     }
     return SN_OK;

@@ -44,7 +44,11 @@ const sn_lop_info sn_lops[SN_N_ALL_LOPS] = {
 
 const sn_comb_info sn_combs[SN_N_COMBS] = {
 #define SN_COMB(ID, name, second, fi, ii, doc)                                                                         \
-    [SN_COMB_##ID] = {name, SN_SECOND_##second, SN_SECOND_##second == SN_SECOND_NONE ? 1 : 2, doc},
+    [SN_COMB_##ID] = {name, SN_SECOND_##second,                                                                        \
+                      SN_SECOND_##second == SN_SECOND_NONE     ? 1                                                     \
+                      : SN_SECOND_##second == SN_SECOND_SPREAD ? 3                                                     \
+                                                               : 2,                                                    \
+                      doc},
 #include "ir/ops/combs.def"
 #undef SN_COMB
 };

@@ -52,14 +52,16 @@ extern const sn_lop_info sn_lops[SN_N_ALL_LOPS];
 typedef enum sn_comb_second {
     SN_SECOND_NONE,
     SN_SECOND_POSITION, /* i64 */
-    SN_SECOND_WEIGHT    /* of the dtype of the value, a float */
+    SN_SECOND_WEIGHT,   /* of the dtype of the value, a float */
+    SN_SECOND_SPREAD    /* two of them: squares about a mean, and of how many values */
 } sn_comb_second;
 typedef struct sn_comb_info {
     const char *name;
     sn_comb_second second;
-    uint32_t states; /* 1, or 2 with a second one */
+    uint32_t states; /* 1, or 2 with a second one, or 3 with a spread */
     const char *doc;
 } sn_comb_info;
+enum { SN_MOST_STATES = 8 }; /* of all combiners of a reduction */
 extern const sn_comb_info sn_combs[SN_N_COMBS];
 extern const sn_lop sn_comb_lops[SN_N_COMBS]; /* of a combiner with one state: combine(a, b) as a scalar operation */
 

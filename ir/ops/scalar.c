@@ -173,7 +173,8 @@ void sn_scalar_identity(sn_comb comb, sn_dtype dtype, sn_scalar *state) {
     if (sn_is_float(dtype)) state[0].f = f;
     else state[0].i = isinf(f) ? (f < 0 ? int_lowest(dtype) : int_highest(dtype)) : (int64_t)f;
     if (sn_combs[comb].second == SN_SECOND_POSITION) state[1] = (sn_scalar){.i = INT64_MAX};
-    if (sn_combs[comb].second == SN_SECOND_WEIGHT) state[1] = (sn_scalar){.f = 0};
+    for (uint32_t k = 1; k < sn_combs[comb].states; k++)
+        if (sn_combs[comb].second != SN_SECOND_POSITION) state[k] = (sn_scalar){.f = 0};
 }
 
 /* Does the element x go before the state of an argmax (sign 1) or argmin (sign -1)? */
@@ -197,6 +198,15 @@ static void combine_sumexp(sn_dtype dtype, sn_scalar *state, const sn_scalar *x,
     state[1].f = round ? sn_round_to(dtype, s) : s;
 }
 
+/* (s, q, n); see combs.def. */
+static void combine_moments(sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
+    double na = state[2].f, nb = x[2].f, q = state[1].f + x[1].f;
+    double away = na > 0 && nb > 0 ? x[0].f / nb - state[0].f / na : 0;
+    if (na > 0 && nb > 0) q += away * away * (na * nb / (na + nb));
+    double all[] = {state[0].f + x[0].f, q, na + nb};
+    for (uint32_t k = 0; k < 3; k++) state[k].f = round ? sn_round_to(dtype, all[k]) : all[k];
+}
+
 void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_scalar *x, bool round) {
     if (sn_combs[comb].states == 1) {
         *state = sn_scalar_op(sn_comb_lops[comb], dtype, *state, *x, (sn_scalar){0}, round);
@@ -204,6 +214,8 @@ void sn_scalar_combine(sn_comb comb, sn_dtype dtype, sn_scalar *state, const sn_
     }
     if (comb == SN_COMB_SUMEXP) {
         combine_sumexp(dtype, state, x, round);
+    } else if (comb == SN_COMB_MOMENTS) {
+        combine_moments(dtype, state, x, round);
     } else if (goes_first(comb == SN_COMB_ARGMAX ? 1 : -1, dtype, x, state)) {
         state[0] = x[0];
         state[1] = x[1];

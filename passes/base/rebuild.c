@@ -6,7 +6,7 @@
 #include "ir/ops/scalar.h"
 
 sn_val sn_put_identity(sn_module *m, sn_cursor at, sn_comb comb, uint32_t state, sn_dtype dtype) {
-    sn_scalar id[2];
+    sn_scalar id[SN_MOST_STATES];
     sn_scalar_identity(comb, dtype, id);
     if (sn_is_float(dtype)) return sn_put_const(m, at, dtype, id[state].f);
     return sn_put_const_int(m, at, dtype, id[state].i);

@@ -78,10 +78,9 @@ static bool is_by_columns(const sn_moments *mo, sn_module *m) {
     return sn_nest_bytes_along(m, mo->sum.at[0], sn_stmt_axis(m, mo->outer.at[mo->outer.n - 1]), &least) > along;
 }
 
-bool sn_moments_find(sn_moments *mo, sn_pass_ctx *cx, sn_kern k) {
+/* Are the two nests found a sum and the squares of the same elements about something? */
+static bool is_pair(sn_moments *mo, sn_pass_ctx *cx, sn_kern k) {
     sn_module *m = cx->m;
-    *mo = (sn_moments){0};
-    if (!find_nests(mo, m, k)) return false;
     mo->distance = find_distance(mo, m);
     sn_twins twins = {m, k, &mo->sum, &mo->squares, {0}};
     if (!mo->distance.i || !sn_twins_extents(&twins)) return false;
@@ -90,8 +89,30 @@ bool sn_moments_find(sn_moments *mo, sn_pass_ctx *cx, sn_kern k) {
     while (mo->state < yield->n_in &&
            !sn_twins_alike(&twins, yield->in[mo->state], sn_stmt_get(m, mo->distance)->in[0]))
         mo->state++;
-    mo->columns = is_by_columns(mo, m);
     return mo->state < yield->n_in;
+}
+
+bool sn_moments_find(sn_moments *mo, sn_pass_ctx *cx, sn_kern k) {
+    *mo = (sn_moments){0};
+    if (!find_nests(mo, cx->m, k) || !is_pair(mo, cx, k)) return false;
+    mo->columns = is_by_columns(mo, cx->m);
+    return true;
+}
+
+sn_val sn_moments_about(sn_pass_ctx *cx, sn_kern k, sn_stmt sum, sn_stmt squares) {
+    sn_module *m = cx->m;
+    sn_moments mo = {0};
+    sn_stmt nests[] = {sum, squares};
+    sn_chain *chains[] = {&mo.sum, &mo.squares};
+    for (uint32_t i = 0; i < SN_COUNT(nests); i++) {
+        const sn_stmt_rec *r = sn_stmt_get(m, nests[i]);
+        bool one = r->op == SN_LOP_REDUCE && r->n_combs == 1 && r->combs[0] == SN_COMB_SUM;
+        if (!one || !sn_nest_perfect(chains[i], m, nests[i]) || !is_sum(m, chains[i])) return (sn_val){0};
+    }
+    sn_chain_outer(&mo.outer, m, k);
+    if (sn_stmt_get(m, sum)->dtype != sn_stmt_get(m, squares)->dtype || !is_pair(&mo, cx, k)) return (sn_val){0};
+    sn_val about = sn_stmt_get(m, mo.distance)->in[1];
+    return sn_stmt_inside(m, sn_val_get(m, about)->def, squares) ? (sn_val){0} : about;
 }
 
 /* ---- is it cut? ---- */

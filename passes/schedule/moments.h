@@ -15,6 +15,9 @@ typedef struct sn_moments {
 
 /* Is the kernel of that kind? */
 bool sn_moments_find(sn_moments *out, sn_pass_ctx *cx, sn_kern k);
+/* The same of two nests of a kernel that may have others: what the squares are about, a value that is there in front of them; none: they are no
+ * such pair, or have other results. */
+sn_val sn_moments_about(sn_pass_ctx *cx, sn_kern k, sn_stmt sum, sn_stmt squares);
 /* Elements of a part of a row; 0: it stays whole. alone: nothing but the two sums wants the row. */
 int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone);
 

@@ -21,7 +21,7 @@ typedef struct rows {
     uint32_t kept;      /* bytes of an element that nests of a row have to read again ... */
     uint32_t widest;    /* ... and of the largest of these */
     uint32_t states;    /* bytes that a reduction carries, at most */
-    uint32_t exchanges; /* reductions */
+    uint32_t exchanges; /* reductions, of which a sum and squares are one (meet_once.c) */
     uint32_t again;     /* nests that may read again what does not stay of a row; 0: none */
     bool positions;     /* a reduction carries positions: argmax */
     bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
@@ -94,6 +94,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         ro.exchanges += r->op == SN_LOP_REDUCE;
         count_stores(&ro, m, nest->top);
     }
+    ro.exchanges -= sh->about.i != 0;
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
     ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
     ro.alone = ro.once && sn_stmt_get(m, sh->nests[0].top)->n_combs == 1;
@@ -149,19 +150,21 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
         sc->min_blocks = sn_once_blocks(sc->vector, ro->online);
 }
 
-/* Threads and unroll, no less than `least`, that leave the least of a row's room empty: all steps of a thread have their place in it.
- * Returns the room, of elements. A block that is alone on its multiprocessor has three times as many threads. */
-static int64_t fit_steps(const rows *ro, bool alone, uint32_t least, sn_sched *sc) {
-    static const uint32_t THREADS[] = {256, 288, 224, 320, 192};
+/* Threads, no more than `most`, and unroll, no less than `least`, that leave the least of a row's room empty: all steps of a thread have their
+ * place in it. Returns the room, of elements. */
+static int64_t fit_steps(const rows *ro, uint32_t most, uint32_t least, sn_sched *sc) {
+    static const uint32_t THREADS[] = {256, 288, 224, 320, 192, 160, 128}; /* the last two where no others fit */
+    enum { USUAL = 5, LONE = 3 };
     int64_t best = INT64_MAX;
     sn_sched pinned = *sc;
-    for (uint32_t i = 0; i < SN_COUNT(THREADS); i++)
+    for (uint32_t i = 0; i < SN_COUNT(THREADS) && (i < USUAL || best == INT64_MAX || sc->block_x < THREADS[USUAL - 1]);
+         i++)
         for (uint32_t unroll = SN_SHARED_UNROLL; unroll >= least; unroll--) {
-            uint32_t x = pinned.block_x ? pinned.block_x : THREADS[i] * (alone ? 3 : 1),
-                     u = pinned.unroll ? pinned.unroll : unroll;
+            uint32_t threads = most ? THREADS[i] : THREADS[i] * LONE;
+            uint32_t x = pinned.block_x ? pinned.block_x : threads, u = pinned.unroll ? pinned.unroll : unroll;
             int64_t step = (int64_t)x * pinned.vector * sn_sched_cluster(&pinned);
             int64_t steps = (row_reach(ro, &pinned) + step - 1) / step, room = (steps + u - 1) / u * u * step;
-            if (room >= best) continue;
+            if ((most && threads > most) || room >= best) continue;
             best = room;
             sc->block_x = x;
             sc->unroll = u;
@@ -177,11 +180,21 @@ static int64_t blocks_beside(const sn_target *t, const rows *ro, int64_t room, c
     return blocks < most ? blocks : most;
 }
 
+/* Threads of each of so many blocks that have room for their parts, at most. Those of a cluster wait for each other: all of these are to be
+ * there at once, and some of them load or store meanwhile. 0: a block is alone on its multiprocessor, and has three times as many. */
+static uint32_t threads_beside(const rows *ro, const sn_sched *sc, int64_t blocks) {
+    enum { FEWEST = 128 };
+    if (blocks < 2) return 0;
+    if (sn_sched_cluster(sc) < 2 || ro->sh->ops <= SN_FEW_OPS) return SN_RESIDENT_OTHER;
+    uint32_t most = SN_RESIDENT_OTHER / (blocks < SN_SHARED_BLOCKS ? (uint32_t)blocks : SN_SHARED_BLOCKS);
+    return most < FEWEST ? FEWEST : most;
+}
+
 /* Vectors of a thread that are few a turn are more, if as many blocks still have room. */
-static void choose_steps(const sn_target *t, const rows *ro, bool alone, sn_sched *sc) {
+static void choose_steps(const sn_target *t, const rows *ro, uint32_t most, sn_sched *sc) {
     enum { FEWEST = 2 };
     sn_sched more = *sc, open = *sc;
-    int64_t room = fit_steps(ro, alone, FEWEST, sc), other = fit_steps(ro, alone, SN_SHARED_LEAST, &more);
+    int64_t room = fit_steps(ro, most, FEWEST, sc), other = fit_steps(ro, most, SN_SHARED_LEAST, &more);
     bool one_turn = vectors_per_thread(ro, sc) <= sc->unroll;
     if (open.unroll || sc->unroll >= SN_SHARED_LEAST || one_turn) return;
     if (blocks_beside(t, ro, other, &more) >= blocks_beside(t, ro, room, sc)) *sc = more;
@@ -206,7 +219,7 @@ static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
     uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED));
-    choose_steps(t, ro, blocks < 2, sc);
+    choose_steps(t, ro, threads_beside(ro, sc, blocks), sc);
     if (!sc->block_y) sc->block_y = 1;
     uint32_t resident = sn_least(t->unit_threads, ro->sh->ops <= SN_FEW_OPS
                                                       ? SN_RESIDENT_SIMPLE
@@ -308,6 +321,23 @@ static uint32_t word_vector(sn_pass_ctx *cx, const rows *ro, uint32_t even, uint
     return sn_schedule_row_lead(cx->m, ro->sh, SN_WORD / bytes).i ? SN_WORD / bytes : even;
 }
 
+/* Is something loaded along the rows that is not of them, as weights are? It begins elsewhere in a vector than they do. */
+static bool has_weights(const sn_module *m, const sn_schedule_shape *sh) {
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_chain *c = &sh->nests[i].chain;
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            bool of_row = false;
+            if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
+            for (uint32_t k = 0; k < sh->outer.n; k++)
+                of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
+            if (!of_row) return true;
+        }
+    }
+    return false;
+}
+
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
  * together what they have once a vector, which takes more than the tests of its lanes. */
@@ -321,6 +351,8 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     if (even * bytes >= SN_WIDE_ENOUGH && ro->sh->max_count * bytes < SN_TEAM_ROW) return even;
     if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW))
         return word_vector(cx, ro, even, bytes);
+    bool words = bytes == 2 && even * bytes == SN_WORD && ro->sh->max_count * bytes < SN_TEAM_ROW;
+    if (words && has_weights(cx->m, ro->sh)) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 

@@ -11,6 +11,7 @@
  * an error: sizes have to be bound before.
  */
 #include "passes/schedule/figures.h"
+#include "passes/schedule/moments.h"
 
 #include <math.h>
 
@@ -156,6 +157,7 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
         look_at_nest(sh, m, s);
         look_at_loads(sh, m, &sh->nests[sh->n_nests - 1], &all_reused, &all_windows);
     }
+    if (sh->n_nests > 1 && !sh->mixed) sh->about = sn_moments_about(cx, k, sh->nests[0].top, sh->nests[1].top);
     if (sn_mul_clamped(sh->rows, sh->max_count > 1 ? sh->max_count : 1) > SN_MOST_STEPS)
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s is too large: more than 2^56 iterations",
                        sn_kern_get(m, k)->name);

@@ -80,9 +80,8 @@ static bool choose_threads(const sn_target *t, const sn_team_rows *ro, uint32_t 
     return sc->block_x && (int64_t)sc->block_x * resident <= sn_least(t->unit_threads, SN_RESIDENT_SIMPLE);
 }
 
-/* A launch of so many blocks on each multiprocessor, which keep whole rows; false: they have no room for one. */
-static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    if (!choose_threads(t, ro, resident, sc)) return false;
+/* Blocks of so many threads, which keep whole rows; false: they have no room for one. */
+static bool fit_threads(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
     int64_t blocks = at_once(t, resident), piece = (int64_t)sc->block_x * sc->vector;
     int64_t room = (room_of(t, resident) - slots_of(ro, sc)) / (sc->stages ? sc->stages : 1);
     int64_t most = room / (piece * ro->kept);
@@ -100,6 +99,25 @@ static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, s
     }
     return sc->cluster > 1 && (int64_t)sc->cluster * sc->teams <= blocks &&
            choose_unroll(sn_ceil_div(pieces, sc->cluster), most, written(t, ro, sc, SN_SHARED_UNROLL), sc);
+}
+
+/* A launch of so many blocks on each multiprocessor. A thread whose steps cannot be written out several at a time waits for each: a few threads
+ * less have more of them, and others divide those. */
+static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
+    enum { FEWER = 4 };
+    bool pinned = sc->block_x || sc->unroll || ro->columns;
+    if (!choose_threads(t, ro, resident, sc)) return false;
+    sn_sched first = *sc;
+    bool fits = fit_threads(t, ro, resident, sc);
+    if (!fits || pinned || sc->unroll >= SN_SHARED_LEAST) return fits;
+    for (uint32_t x = first.block_x; x > first.block_x - first.block_x / FEWER; x -= SN_WARP) {
+        sn_sched one = first;
+        one.block_x = x;
+        if (!fit_threads(t, ro, resident, &one) || one.teams < sc->teams || one.unroll < SN_SHARED_LEAST) continue;
+        *sc = one;
+        break;
+    }
+    return true;
 }
 
 /* ---- what it takes ---- */
@@ -126,14 +144,15 @@ static double count(const sn_target *t, double rows, double teams, double bytes,
     return turns * (teams * cycles_of(t, bytes) + wait);
 }
 
-/* With the next rows on their way, what blocks wait for costs what memory is idle for once it has brought these, and all of it in the last
- * turn. */
+/* With the next rows on their way, what blocks wait for costs what memory is idle for once it has brought a part of these, and all of it in
+ * the last turn. */
 static double count_ahead(const sn_target *t, double rows, double teams, double bytes, uint32_t exchanges,
                           bool halves) {
     double turns = sn_waves(rows, teams), wait = SN_TEAM_WAIT + SN_TEAM_EXCHANGE * waits(exchanges);
     double turn = teams * cycles_of(t, bytes);
     if (halves) wait *= SN_TEAM_HALVES / 100.0;
-    return turns * (turn + (wait > turn / 2 ? wait - turn / 2 : 0) + SN_TEAM_TURN) + wait;
+    double hidden = turn * SN_TEAM_HIDDEN / 100;
+    return turns * (turn + (wait > hidden ? wait - hidden : 0) + SN_TEAM_TURN) + wait;
 }
 
 /* Of what teams read again, the L2 has as much. */

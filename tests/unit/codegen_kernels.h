@@ -271,6 +271,17 @@ static const codegen_kernel KERNELS[] = {
      "kernel @k(x, y, z) scheduled { loop i in 1 : grid { loop t in 32 : block.x { loop v in 4 : vector {\n"
      "  %0, %1 = reduce sumexp j in 16 : block.y { %3, %4 = reduce sumexp q in 2 { %6 = load x[128*(16*q + j) + 4*t + v]\n"
      "    %7 = const.f64 1 yield %6, %7 } yield %3, %4 } store y[4*t + v], %0 store z[4*t + v], %1 } } } }"},
+    {"moments: lanes, written-out and sequential steps, 48 threads",
+     "buffer x: f32[3, 3072] input 0 align 16  buffer y: f32[3] output 0 align 16  buffer z: f32[3] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 3 : grid { %0, %1, %2 = reduce moments r in 48 : block.x {\n"
+     "  %3, %4, %5 = reduce moments q in 2 { %6, %7, %8 = reduce moments u in 4 : unroll { %9, %10, %11 = reduce moments v in 8 : vector {\n"
+     "    %12 = load x[3072*i + 1536*q + 384*u + 8*r + v] %13 = const.f32 0 %14 = const.f32 1 yield %12, %13, %14 } yield %9, %10, %11 }\n"
+     "  yield %6, %7, %8 } yield %3, %4, %5 } store y[i], %0 store z[i], %1 } }"},
+    {"columns: moments beside a sum go in parts",
+     "buffer x: f32[32, 64] input 0 align 16  buffer y: f32[64] output 0 align 16  buffer z: f32[64] output 1 align 16\n"
+     "kernel @k(x, y, z) scheduled { loop i in 1 : grid { loop t in 16 : block.x { loop v in 4 : vector {\n"
+     "  %0, %1, %2, %3 = reduce (sum, moments) j in 32 : block.y { %4 = load x[64*j + 4*t + v] %5 = const.f32 0 %6 = const.f32 1\n"
+     "    yield %4, %4, %5, %6 } store y[4*t + v], %0 store z[4*t + v], %2 } } } }"},
     {"not scheduled",
      "buffer x: f32[7, 13] input 0 align 16  buffer y: f32[7] output 0 align 16\n"
      "kernel @k(x, y) { loop i in 7 { %0 = reduce max r in 13 { %1 = load x[13*i + r] yield %1 } store y[i], %0 } }"},

@@ -233,6 +233,26 @@ Test(scalar, sums_of_exponentials) {
     cr_assert(a[0].f == 2 && c[0].f == 2 && a[1].f == c[1].f && fabs(a[1].f - (3 + 5 * exp(-1))) < 1e-15);
 }
 
+/* Squares about the mean, of parts of any sizes in either order, and of numbers that lie far from 0. */
+Test(scalar, moments) {
+    static const double X[] = {1e6 + 1, 1e6 + 2, 1e6 + 4, 1e6 + 9};
+    sn_scalar none[3], all[3], left[3], right[3], other[3];
+    sn_scalar_identity(SN_COMB_MOMENTS, SN_F32, none);
+    cr_assert(none[0].f == 0 && none[1].f == 0 && none[2].f == 0);
+    for (int k = 0; k < 3; k++) all[k] = left[k] = right[k] = none[k];
+    for (int i = 0; i < 4; i++) {
+        sn_scalar one[] = {{.f = X[i]}, {.f = 0}, {.f = 1}};
+        sn_scalar_combine(SN_COMB_MOMENTS, SN_F32, all, one, true);
+        sn_scalar_combine(SN_COMB_MOMENTS, SN_F32, i < 3 ? left : right, one, true);
+    }
+    cr_assert(all[0].f == 4e6 + 16 && all[1].f == 38 && all[2].f == 4);
+    for (int k = 0; k < 3; k++) other[k] = right[k];
+    sn_scalar_combine(SN_COMB_MOMENTS, SN_F32, other, left, true);
+    sn_scalar_combine(SN_COMB_MOMENTS, SN_F32, left, right, true);
+    sn_scalar_combine(SN_COMB_MOMENTS, SN_F32, left, none, true);
+    for (int k = 0; k < 3; k++) cr_assert(left[k].f == other[k].f && fabs(left[k].f - all[k].f) < 1e-4);
+}
+
 Test(scalar, combine) {
     sn_scalar s = {.f = 2};
     sn_scalar_combine(SN_COMB_SUM, SN_F32, &s, &(sn_scalar){.f = 3}, true);
