@@ -11,7 +11,7 @@
  *
  * Where loops of the kernel say that what they load comes `once`, that and what is copied to shared memory leaves the L2 first, and so
  * does what is stored: what the other loops load is read again, and should be there. Code generation makes such loads plain ones, for
- * which nothing else is known (codegen-llvm/access.c), since a load of the text does not say in which loop it was.
+ * which nothing else is known (codegen-llvm/load.c), since a load of the text does not say in which loop it was.
  *
  *     ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1+16];   st.global.v4.b32 [%rd2+16], {%r1, %r2, %r3, %r4};
  *  -> createpolicy.fractional.L2::evict_first.b64 %once, 1.0;                   once

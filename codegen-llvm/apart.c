@@ -5,7 +5,7 @@
  *
  * What lies between the elements of a load is loaded, too: it is in memory between two that are wanted, so that no address is
  * one that nobody may read. Loads of one region that lie next to each other, as the channels of pixels do, have their parts in common. A
- * store fills all places between its elements, or it is none of these (access.c). Knows vectors
+ * store fills all places between its elements, or it is none of these (store.c). Knows vectors
  * alone.
  */
 #include "codegen-llvm/gen.h"

@@ -5,8 +5,8 @@
  *     nests        keyed.c and reduce.c, scan.c (prefixes), pipe.c and ring.c (loops whose copies run ahead)
  *     regions      interior.c (without edges), region.c (in order, by blocks, by threads), lanes.c (as a vector), runs.c (as
  *                  one, run by run)
- *     accesses     access.c (load, store), unaligned.c (vectors that lie anywhere), apart.c (at equal distances), copy.c
- *                  (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c (products)
+ *     accesses     store.c and load.c, access.c (what both access), unaligned.c (vectors that lie anywhere), apart.c (at equal
+ *                  distances), copy.c (asynchronous copies), box.c (tensor copies), mma.c and mma_sync.c (products)
  *     exchanges    block.c (between threads), posted.c (from block to block), team.c (between the blocks of a team),
  *                  cluster.c and arrivals.c (of a cluster), last_block.c (after all blocks)
  *     ground       index.c (ix), threads.c, shared.c (memory of a block), registers.c (of a thread), kept.c (from run to
@@ -563,7 +563,14 @@ lv sn_gen_pick_apart(sn_em *em, const lv *parts, uint32_t size, uint32_t first, 
 void sn_gen_weave(sn_em *em, lv *out, const lv *x, uint32_t n);
 
 /* ---- access.c ---- */
+/* What load.c and store.c share: access.h. */
+
+/* ---- load.c ---- */
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
+/* The same, where no copy and no vector of runs stands for it. */
+void sn_gen_load_value(sn_gen *g, sn_stmt_rec *s);
+
+/* ---- store.c ---- */
 void sn_gen_store(sn_gen *g, sn_stmt_rec *s);
 /* The store of x, which is of the storage type. */
 void sn_gen_store_value(sn_gen *g, sn_stmt_rec *s, lv x);

@@ -109,7 +109,7 @@ static bool can_have_two(sn_gen *g, const sn_stmt_rec *loop) {
 /* Weights of odd rows are read by pieces that reach over what is wanted (unaligned.c): positions by which they may. None where a
  * test is known already, here or around the loop: nobody has asked that of it. */
 static int64_t wanted_beyond(const sn_gen *g, const sn_stmt_rec *loop) {
-    enum { PIECE = 16, HALF = 2 /* what such pieces are read of (is_beside, access.c) */ };
+    enum { PIECE = 16, HALF = 2 /* what such pieces are read of (is_beside, load.c) */ };
     int64_t wanted = 0;
     if (!g->gpu || loop->op != SN_LOP_LOOP || g->k->sched.cls != SN_SCHED_INNER) return 0;
     for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {

@@ -2,7 +2,7 @@
  *
  * Values are LLVM scalars, or vectors where they differ between the lanes of the vector axis. A loop that is written
  * out translates its region again with the axis a constant. What takes more than a few lines has a file of its own:
- * accesses (access.c), reductions (reduce.c), prefixes (scan.c), loops whose copies run ahead (pipe.c), and regions
+ * accesses (load.c, store.c), reductions (reduce.c), prefixes (scan.c), loops whose copies run ahead (pipe.c), and regions
  * (region.c, lanes.c, interior.c).
  */
 #include "codegen-llvm/gen.h"
