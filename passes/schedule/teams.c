@@ -165,6 +165,11 @@ static double read_again(const sn_target *t, double rows, double teams, double b
     return sn_waves(rows, teams) * teams * again * cycles_of(t, rest - near + near * SN_TEAM_NEAR / 100) / 2;
 }
 
+/* Of rows that are read three times, what does not stay is in the L2: they are in one turn. */
+static bool rest_is_near(const sn_target *t, double teams, double bytes, double stay, uint32_t again) {
+    return again <= 1 || (bytes - stay) * teams <= near_bytes(t);
+}
+
 /* Words of all blocks of a row, which each of them reads; and what blocks of several teams on a multiprocessor spare, where teams do
  * more than a row: of one some threads load or store while those of another wait. */
 static double of_blocks(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
@@ -223,7 +228,7 @@ static bool fit_part(double *cycles, const sn_target *t, const sn_team_rows *ro,
     if (parts.stay < 1 || parts.stay >= steps) return false;
     double of_step = (double)(sc->unroll * piece * sc->cluster * ro->kept), rows = (double)ro->rows, n = (double)teams;
     double bytes = (double)ro->reach * ro->kept, stay = (double)(parts.stay + parts.held) * of_step;
-    if (ro->again > 1 && (bytes - stay) * n > near_bytes(t)) return false;
+    if (!rest_is_near(t, n, bytes, stay, ro->again)) return false;
     *cycles = count(t, rows, n, bytes, ro->exchanges, ro->kept < SN_WORD) + of_blocks(t, ro, sc) + SN_TEAM_PART_WAIT +
               read_again(t, rows, n, bytes, stay, ro->again);
     return true;
@@ -331,6 +336,7 @@ bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
     /* What is read three times, in one turn of all teams: they wait twice in each. */
     for (int64_t teams = need->again > 1 ? rows : 1; teams <= rows; teams++) {
         double n = (double)teams, stay = (double)(room / teams), all = (double)rows;
+        if (!rest_is_near(t, n, (double)bytes, stay, need->again)) continue;
         double cycles = count(t, all, n, (double)bytes, need->exchanges, false) + SN_TEAM_PART_WAIT +
                         read_again(t, all, n, (double)bytes, stay, need->again);
         if (cycles * SN_TEAM_BETTER < instead * 100) return true;

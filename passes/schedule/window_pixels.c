@@ -90,7 +90,7 @@ static int64_t places_of(const sn_window_pixels *p) {
 static bool take_form(sn_window_pixels *p, uint32_t vector) {
     sn_window_bands *b = &p->b;
     p->pairs = vector == SN_PIXELS_PAIR;
-    if (p->pairs && (p->last || p->terms > 1)) return false;
+    if (p->pairs && (p->last || b->n_terms)) return false;
     const sn_pixels_lines *l = p->pairs ? &p->two : &p->one;
     b->piece = l->piece, b->lead = l->lead, b->zeros = l->zeros;
     p->phases = p->down * (p->pairs ? sn_window_pixels_by(p) : p->across);
