@@ -359,11 +359,8 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: %s has no pieces of the schedule's vector=%u", name,
                        b->name, sc.vector);
     }
-    if (sc.block_x + 1 < sc.vector || sc.block_x + 1 < cx->target->vector_bytes / d.stored)
-        return sn_fail(
-            cx->m->env, SN_ERROR_ARGUMENT,
-            "kernel %s: the schedule's block_x=%u leaves no thread for each element of a vector that is not whole",
-            name, sc.block_x);
+    uint32_t stored = cx->target->vector_bytes / d.stored;
+    SN_TRY(sn_schedule_check_dealt(cx, k, sc.block_x, sc.vector > stored ? sc.vector : stored));
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }

@@ -57,6 +57,8 @@ typedef struct sn_schedule_dealt {
     uint32_t stored, threads;    /* bytes of the largest element that is stored */
 } sn_schedule_dealt;
 
+/* Is there a thread for each element of a vector that is not whole? */
+sn_status sn_schedule_check_dealt(sn_pass_ctx *cx, sn_kern k, uint32_t threads, uint32_t vector);
 void sn_schedule_put_dealt(const sn_schedule_dealt *b, sn_stmt into, sn_stmt_vec *body);
 
 #endif

@@ -48,6 +48,14 @@ static void put_tail(const sn_schedule_dealt *b, sn_stmt threads, sn_ix t, sn_st
     put_body(b, into, body, top, at);
 }
 
+sn_status sn_schedule_check_dealt(sn_pass_ctx *cx, sn_kern k, uint32_t threads, uint32_t vector) {
+    if (threads + 1 >= vector) return SN_OK;
+    return sn_fail(
+        cx->m->env, SN_ERROR_ARGUMENT,
+        "kernel %s: the schedule's block_x=%u leaves no thread for each element of a vector that is not whole",
+        sn_kern_get(cx->m, k)->name, threads);
+}
+
 void sn_schedule_put_dealt(const sn_schedule_dealt *b, sn_stmt into, sn_stmt_vec *body) {
     sn_module *m = b->cx->m;
     int64_t v = b->cx->target->vector_bytes / b->stored, tail = b->total % v;

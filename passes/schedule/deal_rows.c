@@ -61,7 +61,7 @@ static bool take_load(looked_up *l, sn_module *m, const sn_schedule_shape *sh, c
 static bool find_looked_up(looked_up *l, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     *l = (looked_up){.position = 0};
-    if (sh->outer.n < 2 || sh->n_nests || sh->scans) return false;
+    if (sh->outer.n < 2 || sh->rows < 1 || sh->n_nests || sh->scans) return false;
     l->row = sn_last_outer_extent(cx, sh);
     l->rows = sh->rows / l->row;
     uint32_t at = 0;
@@ -138,6 +138,7 @@ sn_status sn_schedule_deal_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx, 
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's tile_m=%u rows are no whole vectors, or more than shared memory",
                        name, sc.tile_m);
+    SN_TRY(sn_schedule_check_dealt(cx, k, sc.block_x, cx->target->vector_bytes / l.stored));
     const sn_buf_rec *b = sn_buf_get(cx->m, l.buf);
     if ((sc.vector & (sc.vector - 1)) || b->align < sc.vector * l.bytes || l.size < sc.vector ||
         sc.vector * l.bytes > cx->target->vector_bytes) {

@@ -515,14 +515,14 @@ static bool is_whole(const flat *f) {
     return true;
 }
 
-/* The piece that is only read, and whose room the stored piece `out` takes; UINT32_MAX: there is none. Only the first stored one of
- * its kind does. */
+/* The piece whose room the stored piece `out` takes, the lines that it is made of or one that is only read; UINT32_MAX: there is none. Only the
+ * first stored one of its kind does. */
 static uint32_t takes_room_of(const flat *f, uint32_t out) {
     const sn_schedule_flat_buf *b = &f->f.bufs[out];
+    if (b->takes) return b->takes - 1;
     for (uint32_t i = 0; i < f->f.n; i++) {
         const sn_schedule_flat_buf *a = &f->f.bufs[i];
         bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap;
-        if (b->takes) return b->takes - 1;
         if (!alike || !b->stored || a->lines || b->lines || f->sh->scans || !is_whole(f)) continue;
         if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype ||
             !sn_schedule_flat_same_places(&f->f, f->m, f->sh, i, out))

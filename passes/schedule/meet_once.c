@@ -10,7 +10,7 @@
  * together (ir/ops/combs.def). An exchange takes a cluster a microsecond and a team two to four, in which memory is idle unless others
  * load or store. The last term is 0 but for rounding where %m is the mean; where it is anything else, the sum is about that.
  *
- * Legal where moments.c finds such a pair: elements of both nests are the same, and the squares depend on the first sum by %m alone.
+ * Legal where moments.c finds such a pair of f32 or f64: elements of both nests are the same, and the squares depend on the first sum by %m alone.
  * What else stands between the nests stays where it is; where the second one needs some of it, both stay as they are.
  */
 #include "passes/schedule/schedule.h"

@@ -110,7 +110,9 @@ sn_val sn_moments_about(sn_pass_ctx *cx, sn_kern k, sn_stmt sum, sn_stmt squares
         if (!one || !sn_nest_perfect(chains[i], m, nests[i]) || !is_sum(m, chains[i])) return (sn_val){0};
     }
     sn_chain_outer(&mo.outer, m, k);
-    if (sn_stmt_get(m, sum)->dtype != sn_stmt_get(m, squares)->dtype || !is_pair(&mo, cx, k)) return (sn_val){0};
+    sn_dtype t = sn_stmt_get(m, sum)->dtype;
+    bool counts = t == SN_F32 || t == SN_F64; /* halves have no room for how many elements there are */
+    if (!counts || t != sn_stmt_get(m, squares)->dtype || !is_pair(&mo, cx, k)) return (sn_val){0};
     sn_val about = sn_stmt_get(m, mo.distance)->in[1];
     return sn_stmt_inside(m, sn_val_get(m, about)->def, squares) ? (sn_val){0} : about;
 }

@@ -121,12 +121,12 @@ bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh);
 /* A bound nest does the steps that stay in a loop of their own. */
 void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uint32_t nest, const sn_row_parts *parts,
                           const sn_sched *sched);
-/* What of the rows is in registers is staged there. The nests of sh are the bound ones, in `body`. */
 /* Blocks that share a row, of which the first two nests are a sum and squares, exchange both at once (meet_once.c): behind the first, bound
  * nest, how many elements a block has ... */
 sn_val sn_schedule_count_elements(sn_pass_ctx *cx, const sn_schedule_nest *nest, const sn_sched *sched);
 /* ... and, where all accesses are what they will be, the two nests become one reduction. */
 void sn_schedule_meet_once(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_val elements);
+/* What of the rows is in registers is staged there. The nests of sh are the bound ones, in `body`. */
 void sn_schedule_hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sched);
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
