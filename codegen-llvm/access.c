@@ -227,19 +227,33 @@ static lv may_hold(sn_gen *g, sn_val mask_id, lv mask) {
     return sn_em_any(&g->em, mask);
 }
 
+/* A vector of bytes or halves that is stored by a mask does not become one with the trunc that it comes from: of a mask that holds in one lane alone
+ * LLVM 22.1 would store the 32 bits that were truncated. */
+static lv apart_from_trunc(sn_em *em, lv x, uint32_t bytes) {
+    enum { WORD = 4 };
+    if (LLVMGetTypeKind(LLVMGetElementType(LLVMTypeOf(x))) != LLVMIntegerTypeKind || bytes % WORD) return x;
+    LLVMTypeRef words = LLVMVectorType(LLVMFloatTypeInContext(em->cg->cx), bytes / WORD);
+    unsigned id = LLVMLookupIntrinsicID("llvm.arithmetic.fence", strlen("llvm.arithmetic.fence"));
+    lv fn = LLVMGetIntrinsicDeclaration(em->mod, id, &words, 1), y = LLVMBuildBitCast(em->b, x, words, "");
+    y = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, &y, 1, "");
+    return LLVMBuildBitCast(em->b, y, LLVMTypeOf(x), "");
+}
+
 /* Lanes that do not hold may lie outside of the buffer, so that the address is no inbounds one; where none
  * holds it is the buffer's: a page that is not there takes a processor a hundred times as long, also where its lanes are masked. */
 lv sn_gen_access_masked(sn_gen *g, const sn_gen_access *a, lv x, sn_val mask_id, lv mask) {
     sn_em *em = &g->em;
     const char *name = x ? "llvm.masked.store" : "llvm.masked.load";
+    uint32_t bytes = sn_dtype_bytes(a->b->dtype);
     lv offset = sn_gen_ix(g, sn_gen_at_lane(g, a->e, 0)), memory = sn_gen_memory(g, a->id);
     lv there = LLVMBuildGEP2(em->b, a->elem, memory, &offset, 1, "");
     LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(memory)};
     lv fn = LLVMGetIntrinsicDeclaration(em->mod, LLVMLookupIntrinsicID(name, strlen(name)), types, 2);
     there = LLVMBuildSelect(em->b, may_hold(g, mask_id, mask), there, memory, "");
     lv args[4] = {x ? sn_em_splat(em, x, g->lanes) : NULL, there, mask, LLVMGetPoison(types[0])};
+    if (x && bytes < 4) args[0] = apart_from_trunc(em, args[0], bytes * g->lanes);
     lv call = LLVMBuildCall2(em->b, LLVMGlobalGetValueType(fn), fn, x ? args : args + 1, 3, "");
-    unsigned align = LLVMGetEnumAttributeKindForName("align", 5), bytes = sn_dtype_bytes(a->b->dtype);
+    unsigned align = LLVMGetEnumAttributeKindForName("align", 5);
     LLVMAddCallSiteAttribute(call, x ? 2 : 1, LLVMCreateEnumAttribute(em->cg->cx, align, bytes));
     return call;
 }
