@@ -98,7 +98,7 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
         if (parts.stay) sn_schedule_part_row(cx, k, sh, i, &parts, sc);
     }
     sn_val elements = {0};
-    if (sh->about.i && sn_sched_cluster(sc) > 1) elements = sn_schedule_count_elements(cx, &sh->nests[0], sc);
+    if (sh->about.i && sc->teams) elements = sn_schedule_count_elements(cx, &sh->nests[0], sc);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt into = open_rows(cx, k, sh, sc, &row);

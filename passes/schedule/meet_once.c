@@ -1,4 +1,4 @@
-/* meet_once.c: class inner: blocks that share a row, in a cluster or a team, exchange its sum and its squares about the mean at once.
+/* meet_once.c: class inner: the blocks of a team exchange the sum of a row and its squares about the mean at once.
  *
  *     %s = reduce sum c : cluster { %1 = reduce sum x { .. yield %x } yield %1 }   %m = div %s, N
  *     %q = reduce sum c : cluster { %2 = reduce sum x { .. (%x - %m)^2 } yield %2 }
@@ -7,8 +7,8 @@
  *     %m = div %s, N   %q = %q0 + %n * (%s / %n - %m)^2
  *
  * A block takes the squares of its own nc elements about their own mean, for which its threads alone meet, and the combiner puts those
- * together (ir/ops/combs.def). An exchange takes a cluster a microsecond and a team two to four, in which memory is idle unless others
- * load or store. The last term is 0 but for rounding where %m is the mean; where it is anything else, the sum is about that.
+ * together (ir/ops/combs.def). An exchange takes a team two to four microseconds, in which memory is idle unless others load or store; clusters
+ * are done in one, and no faster this way (batch norm of f32[64, 256, 56, 56] 136 us for 129 on an H200). The last term is 0 but for rounding where %m is the mean; where it is anything else, the sum is about that.
  *
  * Legal where moments.c finds such a pair of f32 or f64: elements of both nests are the same, and the squares depend on the first sum by %m alone.
  * What else stands between the nests stays where it is; where the second one needs some of it, both stay as they are.

@@ -21,7 +21,7 @@ typedef struct rows {
     uint32_t kept;      /* bytes of an element that nests of a row have to read again ... */
     uint32_t widest;    /* ... and of the largest of these */
     uint32_t states;    /* bytes that a reduction carries, at most */
-    uint32_t exchanges; /* reductions, of which a sum and squares are one (meet_once.c) */
+    uint32_t exchanges; /* reductions */
     uint32_t again;     /* nests that may read again what does not stay of a row; 0: none */
     bool positions;     /* a reduction carries positions: argmax */
     bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
@@ -94,7 +94,6 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         ro.exchanges += r->op == SN_LOP_REDUCE;
         count_stores(&ro, m, nest->top);
     }
-    ro.exchanges -= sh->about.i != 0;
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
     ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
     ro.alone = ro.once && sn_stmt_get(m, sh->nests[0].top)->n_combs == 1;
@@ -236,7 +235,7 @@ static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
                           .reach = row_reach(ro, sc),
                           .kept = ro->kept,
                           .states = ro->states,
-                          .exchanges = ro->exchanges,
+                          .exchanges = ro->exchanges - (ro->sh->about.i != 0), /* meet_once.c */
                           .tests = tests,
                           .again = ro->again};
 }
@@ -275,7 +274,7 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     bool has_team = keep_in_team(&of_team, t, ro, has_cluster ? &cluster : NULL, &team);
     if (has_cluster && has_team) {
         sn_team_rows of = team_of(ro, sc);
-        of.reach = ro->sh->max_count;
+        of.reach = ro->sh->max_count, of.exchanges = ro->exchanges;
         double of_cluster =
             sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks ? cluster.min_blocks : 1);
         has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;

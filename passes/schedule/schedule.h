@@ -121,7 +121,7 @@ bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh);
 /* A bound nest does the steps that stay in a loop of their own. */
 void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uint32_t nest, const sn_row_parts *parts,
                           const sn_sched *sched);
-/* Blocks that share a row, of which the first two nests are a sum and squares, exchange both at once (meet_once.c): behind the first, bound
+/* Teams of blocks that share a row, of which the first two nests are a sum and squares, exchange both at once (meet_once.c): behind the first, bound
  * nest, how many elements a block has ... */
 sn_val sn_schedule_count_elements(sn_pass_ctx *cx, const sn_schedule_nest *nest, const sn_sched *sched);
 /* ... and, where all accesses are what they will be, the two nests become one reduction. */
