@@ -299,8 +299,7 @@ static bool turns_rows(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_
         across |= !inside && goes_along_loop(mt, cx->m, &in_b->at[j], 0, mt->shared);
         if (inside) sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(cx->m, in_b->at[j].buf)->dtype));
     }
-    enum { BLOCKS = 3 };
-    return along && across && row * bytes > cx->target->shared_bytes / BLOCKS / (2 * SN_FLAT_SIDE);
+    return along && across && row * bytes > cx->target->shared_bytes / SN_FLAT_TURNED / (2 * SN_FLAT_SIDE);
 }
 
 /* Does the sum wait for a maximum alone? Then both are made in one reading (online-softmax). */

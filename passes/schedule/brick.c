@@ -487,9 +487,8 @@ static int64_t stored_side(const sn_schedule_brick *b, const sn_schedule_walk *w
 
 /* Does the axis fill tiles of two lines, if it has more than one? */
 static bool fills_tiles(const sn_schedule_brick *b, int64_t extent) {
-    enum { FULL_ENOUGH = 75, PERCENT = 100 };
     int64_t side = 2 * SN_LINE / b->widest;
-    return extent <= side || extent * PERCENT >= sn_ceil_div(extent, side) * side * FULL_ENOUGH;
+    return extent <= side || extent * 100 >= sn_ceil_div(extent, side) * side * SN_TILE_FULL;
 }
 
 /* Do lines that class tile stores begin with sectors, whatever part of its side they are? The side is a loop, or short ones that join; what
@@ -508,10 +507,9 @@ static bool tile_begins_sectors(const sn_schedule_brick *b, const sn_schedule_wa
 
 /* The same of squares of bytes and halves, of which each is much work: do they leave hardly any lane without an element? */
 static bool fills_squares(const sn_schedule_brick *b, int64_t extent) {
-    enum { FULL_ENOUGH = 95, PERCENT = 100 };
     int64_t whole = sn_pow2_ceil(extent), side = 2 * SN_LINE / b->widest;
     if (whole < side) side = whole;
-    return extent * PERCENT >= sn_ceil_div(extent, side) * side * FULL_ENOUGH;
+    return extent * 100 >= sn_ceil_div(extent, side) * side * SN_SQUARES_FULL;
 }
 
 /* Do the widest accesses begin all rows that class tile stores, with eight lanes? */

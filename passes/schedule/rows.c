@@ -182,11 +182,10 @@ static int64_t blocks_beside(const sn_target *t, const rows *ro, int64_t room, c
 /* Threads of each of so many blocks that have room for their parts, at most. Those of a cluster wait for each other: all of these are to be
  * there at once, and some of them load or store meanwhile. 0: a block is alone on its multiprocessor, and has three times as many. */
 static uint32_t threads_beside(const rows *ro, const sn_sched *sc, int64_t blocks) {
-    enum { FEWEST = 128 };
     if (blocks < 2) return 0;
     if (sn_sched_cluster(sc) < 2 || ro->sh->ops <= SN_FEW_OPS) return SN_RESIDENT_OTHER;
     uint32_t most = SN_RESIDENT_OTHER / (blocks < SN_SHARED_BLOCKS ? (uint32_t)blocks : SN_SHARED_BLOCKS);
-    return most < FEWEST ? FEWEST : most;
+    return most < SN_CLUSTER_THREADS ? SN_CLUSTER_THREADS : most;
 }
 
 /* Vectors of a thread that are few a turn are more, if as many blocks still have room. */

@@ -104,13 +104,12 @@ static bool fit_threads(const sn_target *t, const sn_team_rows *ro, uint32_t res
 /* A launch of so many blocks on each multiprocessor. A thread whose steps cannot be written out several at a time waits for each: a few threads
  * less have more of them, and others divide those. */
 static bool fit(const sn_target *t, const sn_team_rows *ro, uint32_t resident, sn_sched *sc) {
-    enum { FEWER = 4 };
     bool pinned = sc->block_x || sc->unroll || ro->columns;
     if (!choose_threads(t, ro, resident, sc)) return false;
     sn_sched first = *sc;
     bool fits = fit_threads(t, ro, resident, sc);
     if (!fits || pinned || sc->unroll >= SN_SHARED_LEAST) return fits;
-    for (uint32_t x = first.block_x; x > first.block_x - first.block_x / FEWER; x -= SN_WARP) {
+    for (uint32_t x = first.block_x; x > first.block_x - first.block_x / SN_TEAM_FEWER; x -= SN_WARP) {
         sn_sched one = first;
         one.block_x = x;
         if (!fit_threads(t, ro, resident, &one) || one.teams < sc->teams || one.unroll < SN_SHARED_LEAST) continue;
