@@ -103,6 +103,7 @@ static sn_nd join_windows(joining *j, const sn_nd *at) {
         if (here != first + k * by) return (sn_nd){0};
     }
     int64_t low = by > 0 ? first : first + (parts - 1) * by, apart = by > 0 ? by : -by;
+    if (apart > INT32_MAX || step > INT32_MAX) return (sn_nd){0}; /* no steps of windows */
     sn_nd all = sn_graph_slice(m, n->in[0], axis, low, low + (count - 1) * step + (parts - 1) * apart + 1, 1);
     sn_nd windows = sn_graph_unfold(m, all, axis, parts, step, apart);
     if (!windows.i) return windows;
@@ -130,22 +131,36 @@ static sn_attr with_axis(joining *j, const sn_attr *a) {
     return out;
 }
 
-/* Operands that are one value for all parts keep their axes, which are the last ones of the others. */
+/* What is joined with as many axes behind that of the parts: axes meet from the last one on, and new ones are in front. */
+static sn_nd fill_axes(joining *j, sn_nd joined, uint32_t rank) {
+    int64_t axes[SN_MAX_RANK];
+    if (!joined.i) return joined;
+    uint32_t more = rank + 1 - sn_type_of(j->m, joined)->rank;
+    for (uint32_t k = 0; k < more; k++) axes[k] = 1 + k;
+    return more ? sn_graph_unsqueeze(j->m, joined, axes, more) : joined;
+}
+
+/* Operands that are one value for all parts keep their axes, which are the last ones of the others. At least one is not: nodes that
+ * differ all the same are slices that stop at different places behind the same elements, and would be as one without an axis of parts. */
 static sn_nd join_operands(joining *j, const sn_nd *at) {
     const sn_node_rec *n = node_of(j, at[0]);
     sn_nd in[MOST_OPERANDS];
     sn_attr attrs[MOST_ATTRS];
     if (!may_join(n->op) || !n->n_in || n->n_in > MOST_OPERANDS || n->n_attrs > MOST_ATTRS) return (sn_nd){0};
-    if (n->type.rank == SN_MAX_RANK) return (sn_nd){0};
+    uint32_t rank = n->type.rank, n_joined = 0;
+    sn_opclass cls = sn_ops[n->op].cls;
+    bool meet = n->op == SN_OP_EXPAND || (cls != SN_OPS_VIEW && cls != SN_OPS_REDUCE);
+    if (rank == SN_MAX_RANK) return (sn_nd){0};
     for (uint32_t i = 0; i < n->n_in; i++) {
         sn_nd *operands = SN_NEWN(j->cx->scratch, sn_nd, j->n);
         for (uint32_t k = 0; k < j->n; k++) operands[k] = node_of(j, at[k])->in[i];
-        bool one = all_one(j, operands),
-             elements = sn_ops[n->op].cls != SN_OPS_VIEW && sn_ops[n->op].cls != SN_OPS_REDUCE;
-        if (!one && elements && sn_type_of(j->m, operands[0])->rank != n->type.rank) return (sn_nd){0};
+        bool one = all_one(j, operands);
         in[i] = one ? operands[0] : join(j, operands);
+        if (!one && meet) in[i] = fill_axes(j, in[i], rank);
         if (!in[i].i) return in[i];
+        n_joined += !one;
     }
+    if (!n_joined) return (sn_nd){0};
     n = node_of(j, at[0]);
     for (uint32_t k = 0; k < n->n_attrs; k++) attrs[k] = with_axis(j, &n->attrs[k]);
     return sn_graph_node(j->m, n->op, in, n->n_in, attrs, n->n_attrs);
