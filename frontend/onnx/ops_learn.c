@@ -133,7 +133,10 @@ static sn_status impute_ints(sn_onnx_call *c, sn_nd x, int64_t columns) {
         return sn_onnx_fail(c, "attribute imputed_value_int64s is missing");
     if (n != 1 && n != columns)
         return sn_onnx_fail(c, "%u numbers of imputed_value_int64s for %lld columns", n, (long long)columns);
-    x = sn_graph_cast(m, x, SN_I64); /* where the numbers have room */
+    for (uint32_t k = 0; k < n; k++)
+        if (dtype == SN_I32 && at[k] != (int32_t)at[k])
+            return sn_onnx_fail(c, "%lld for a column of %s", (long long)at[k], sn_dtypes[dtype].name);
+    x = sn_graph_cast(m, x, SN_I64); /* where the number to be replaced has room */
     sn_nd missing = sn_graph_ints(m, SN_I64, &replaced, NULL, 0),
           instead = sn_graph_ints(m, SN_I64, at, (int64_t[]){n}, 1);
     x = sn_graph_where(m, sn_graph_binary(m, SN_OP_EQ, x, missing), instead, x);

@@ -260,13 +260,13 @@ static void put_numbers(pb *node, const char *name, uint32_t attribute_list, uin
     pb a = attr_of(name);
     for (uint32_t k = 0; k < n; k++)
         if (attribute_list == ATTR_FLOATS) put_float(&a, attribute_list, 1);
-        else put_int(&a, attribute_list, 1);
+        else put_int(&a, attribute_list, (int64_t)1 << 40);
     put_message(node, NODE_ATTRIBUTE, &a);
 }
 
-/* Lists of which the length does not fit. */
+/* Lists of which the length does not fit, or a number. */
 Test(onnx_fused, lists_of_numbers) {
-    enum { ATTR_FLOATS = 7, ATTR_INTS = 8 };
+    enum { ATTR_FLOATS = 7, ATTR_INTS = 8, I32 = 6 };
     static const struct {
         const char *op, *operands, *domain, *shape;
         int type;
@@ -290,6 +290,13 @@ Test(onnx_fused, lists_of_numbers) {
          I64,
          {{"imputed_value_int64s", ATTR_INTS, 2}},
          "2 numbers of imputed_value_int64s for 3 columns"},
+        {"Imputer",
+         "x",
+         "ai.onnx.ml",
+         "4 3",
+         I32,
+         {{"imputed_value_int64s", ATTR_INTS, 1}},
+         "1099511627776 for a column of i32"},
         {"Attention",
          "x w",
          "com.microsoft",
