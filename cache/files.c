@@ -3,6 +3,7 @@
  *     FOLDER/NAME.part-1234-7   written by process 1234, then moved to
  *     FOLDER/NAME
  *
+ * (FOLDER/.part-1234-7 where NAME is so long that the file system may take no longer one).
  * So whoever finds the first name knows whether somebody still works on it. Nothing here fails: what went wrong is in
  * errno. Takes no memory.
  */
@@ -10,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,47 +49,91 @@ static bool write_parts(int fd, const sn_file_part *parts, uint32_t n, unsigned 
     return !(how & SN_FILE_LASTS) || fsync(fd) == 0;
 }
 
-/* Is it something that is neither a file nor a folder? */
-static bool is_special(const char *path) {
+/* Owner, group and mode of the file that it is to take the place of. A file system without modes has none to lose. */
+static bool make_like(int fd, const struct stat *old) {
     struct stat st;
-    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    if (fstat(fd, &st) != 0) return false;
+    bool same = st.st_uid == old->st_uid && st.st_gid == old->st_gid;
+    if (!same && fchown(fd, old->st_uid, old->st_gid) != 0) return false;
+    (void)fchmod(fd, old->st_mode & (S_IRWXU | S_IRWXG | S_IRWXO));
+    return true;
 }
 
-/* Into what is there: nothing may take the place of a device. */
-static bool write_through(const char *path, const sn_file_part *parts, uint32_t n) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool good = write_parts(fd, parts, n, 0);
+static bool write_and_close(int fd, const struct stat *like, const sn_file_part *parts, uint32_t n, unsigned how) {
+    bool good = (!like || make_like(fd, like)) && write_parts(fd, parts, n, how);
     int why = errno;
     if (close(fd) != 0 && good) good = false, why = errno;
     errno = why;
     return good;
 }
 
-/* A file beside `path` that did not exist; its name in `name`. -1: errno says why. */
-static int open_beside(char name[SN_PATH_MOST], const char *path, unsigned how) {
-    enum { ALL = 0666, OWN = 0600 };
+static bool write_in_place(const char *path, const sn_file_part *parts, uint32_t n, unsigned how) {
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    return fd >= 0 && write_and_close(fd, NULL, parts, n, how);
+}
+
+/* The name that the links at the end of `path` lead to, whether there is a file or not. realpath wants one. */
+static bool behind_links(char out[SN_PATH_MOST], const char *path) {
+    enum { LINKS_MOST = 40 };
+    char to[SN_PATH_MOST];
+    if (snprintf(out, SN_PATH_MOST, "%s", path) >= SN_PATH_MOST) return errno = ENAMETOOLONG, false;
+    for (int k = 0; k < LINKS_MOST; k++) {
+        ssize_t n = readlink(out, to, sizeof to - 1);
+        if (n < 0) return true; /* no link; what else is wrong opening a file says */
+        const char *slash = strrchr(out, '/');
+        size_t folder = to[0] == '/' || !slash ? 0 : (size_t)(slash + 1 - out);
+        if (folder + (size_t)n >= SN_PATH_MOST) return errno = ENAMETOOLONG, false;
+        memcpy(out + folder, to, (size_t)n);
+        out[folder + (size_t)n] = 0;
+    }
+    return errno = ELOOP, false;
+}
+
+/* A file beside `path` that did not exist; its name in `name`. -1: errno says why. A long name and the mark would be too much for one. */
+static int open_beside(char name[SN_PATH_MOST], const char *path, mode_t mode) {
+    enum { NAME_MOST = 100 };
+    const char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash + 1 - path) : 0, length = strlen(path);
+    if (length - folder > NAME_MOST) length = folder;
     for (unsigned k = 0;; k++) {
-        if (snprintf(name, SN_PATH_MOST, "%s%s%ld-%u", path, part_mark, (long)getpid(), k) >= SN_PATH_MOST)
+        if (snprintf(name, SN_PATH_MOST, "%.*s%s%ld-%u", (int)length, path, part_mark, (long)getpid(), k) >=
+            SN_PATH_MOST)
             return errno = ENAMETOOLONG, -1;
-        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, how & SN_FILE_PUBLIC ? ALL : OWN);
+        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
 }
 
-bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, unsigned how) {
-    char beside[SN_PATH_MOST], behind_links[PATH_MAX];
-    if (is_special(path)) return write_through(path, parts, n);
-    if (realpath(path, behind_links)) path = behind_links;
-    int fd = open_beside(beside, path, how);
+/* `old`: the file that is there, if the new one is to be like it; until it is, it is the user's own. */
+static bool write_beside(const char *path, const struct stat *old, const sn_file_part *parts, uint32_t n,
+                         unsigned how) {
+    enum { ALL = 0666, OWN = 0600 };
+    char beside[SN_PATH_MOST];
+    int fd = open_beside(beside, path, !old && (how & SN_FILE_PUBLIC) ? ALL : OWN);
     if (fd < 0) return false;
-    bool good = write_parts(fd, parts, n, how);
+    if (write_and_close(fd, old, parts, n, how) && rename(beside, path) == 0) return true;
     int why = errno;
-    if (close(fd) != 0 && good) good = false, why = errno;
-    if (good && rename(beside, path) != 0) good = false, why = errno;
-    if (!good) unlink(beside);
+    unlink(beside);
     errno = why;
-    return good;
+    return false;
+}
+
+/* The folder, or who owns the file, does not let another take its place. */
+static bool is_forbidden(int why) { return why == EACCES || why == EPERM || why == EROFS || why == EBUSY; }
+
+bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, unsigned how) {
+    char to[SN_PATH_MOST];
+    struct stat old, found;
+    bool exists = stat(path, &old) == 0;
+    if (exists && S_ISDIR(old.st_mode)) return errno = EISDIR, false;
+    if (exists && !S_ISREG(old.st_mode)) return write_in_place(path, parts, n, 0);
+    if (!behind_links(to, path)) return false;
+    /* A link in /proc to an open file has a text that leads elsewhere once the file is moved or deleted. */
+    if (exists && (stat(to, &found) != 0 || found.st_dev != old.st_dev || found.st_ino != old.st_ino))
+        return write_in_place(path, parts, n, how);
+    bool like_old = exists && (how & SN_FILE_PUBLIC);
+    if (write_beside(to, like_old ? &old : NULL, parts, n, how)) return true;
+    return like_old && is_forbidden(errno) && write_in_place(to, parts, n, how);
 }
 
 bool sn_file_is_part(size_t *length, const char *name) {

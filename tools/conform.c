@@ -7,6 +7,7 @@
  * each and take groups from one counter; results are printed in the order of the cases. With --check-kernels no code is
  * made: the kernels run under the checker (ir/loop/check.c).
  */
+#include "runtime/threads.h"
 #include "tools/conform.h"
 
 #include <pthread.h>
@@ -37,7 +38,7 @@ static const char help[] =
     "  --list                  print the cases, run nothing\n"
     "  --json=FILE             write every result\n"
     "  --repro=DIR             write a .sn file of every failure\n"
-    "  --threads=N             workers (as many as the machine has)\n"
+    "  --threads=N             workers (as many as there are processors that it may run on)\n"
     "  --choices=A,B           what products and convolutions may become (see run): padded\n"
     "  --verify=MODE           off, ends, each, paranoid\n";
 
@@ -300,7 +301,7 @@ static void on_crash(int number) {
 
 static void run_job(job *j) {
     pthread_t threads[MAX_WORKERS];
-    unsigned n = j->args->threads ? j->args->threads : (unsigned)sysconf(_SC_NPROCESSORS_ONLN), started = 0;
+    unsigned n = j->args->threads ? j->args->threads : sn_processors(), started = 0;
     for (; started + 1 < n && started < MAX_WORKERS; started++)
         if (pthread_create(&threads[started], NULL, work, j)) break;
     work(j);

@@ -11,6 +11,7 @@
  * Graphs are run by processes of their own, so that a crash or a graph that never ends is one failure among others: the
  * text of the graph stands in memory that the processes share.
  */
+#include "runtime/threads.h"
 #include "tools/random.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static const char help[] =
     "  --targets=WHICH  one (default): of the GPU targets each graph takes its turn; all; none\n"
     "  --limit=SECONDS  processor time that one compilation may take (2)\n"
     "  --repro=DIR      write a .sn file of every failure\n"
-    "  --threads=N      processes (as many as the machine has)\n"
+    "  --threads=N      processes (as many as there are processors that it may run on)\n"
     "  --print          print the graphs, run nothing\n";
 
 typedef struct random_args {
@@ -468,7 +469,7 @@ int tool_random(sn_context *ctx, int argc, char **argv) {
     if (code != TOOL_OK) return code;
     if (r.show_help) return fputs(help, stdout) < 0 ? TOOL_FAILED : TOOL_OK;
     if (r.print) return print_graphs(ctx, &r);
-    if (!r.threads) r.threads = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    if (!r.threads) r.threads = sn_processors();
     if (r.threads > MAX_WORKERS) r.threads = MAX_WORKERS;
     worker *workers =
         mmap(NULL, r.threads * sizeof *workers, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

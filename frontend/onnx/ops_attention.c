@@ -312,7 +312,8 @@ sn_status sn_onnx_self_attention(sn_onnx_call *c) {
         if (sn_onnx_has(c, k)) return sn_onnx_fail(c, "operand %u is not supported", k + 1);
     sn_nd w = sn_onnx_in(c, 1), x = sn_onnx_in(c, 0);
     if (sn_graph_type(m, x)->rank != 3) return sn_onnx_fail(c, "an operand of rank %u", sn_graph_type(m, x)->rank);
-    bool given = sn_onnx_attr_ints(&sizes, &n, c, "qkv_hidden_sizes") && n == 3;
+    bool given = sn_onnx_attr_ints(&sizes, &n, c, "qkv_hidden_sizes");
+    if (given && n != 3) return sn_onnx_fail(c, "%u numbers of qkv_hidden_sizes, where 3 are wanted", n);
     int64_t hidden = last_size(c, w), left = hidden;
     SN_TRY(m->env->status);
     for (int k = 0; k < 3; k++) size[k] = given ? sizes[k] : hidden / 3;

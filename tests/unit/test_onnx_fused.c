@@ -228,7 +228,7 @@ Test(onnx_fused, tables) {
         {"LinearRegressor", "post_transform", "PROBIT", NULL, 0, F32, "post_transform PROBIT"},
         {"LinearRegressor", NULL, NULL, "coefficients", 4, F32, "4 coefficients for 3 columns and 1 targets"},
         {"Imputer", NULL, NULL, NULL, 0, F32, "attribute imputed_value_floats is missing"},
-        {"Imputer", NULL, NULL, "imputed_value_floats", 1, I64, "a table of integers"},
+        {"Imputer", NULL, NULL, "imputed_value_floats", 1, I64, "attribute imputed_value_int64s is missing"},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         enum { ATTR_FLOATS = 7 };
@@ -250,6 +250,75 @@ Test(onnx_fused, tables) {
         cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
         cr_expect_eq(sn_import_onnx_memory(&graph, ctx, "m.onnx", m.at, m.n, NULL, NULL), SN_ERROR_UNSUPPORTED, "%zu",
                      k);
+        cr_expect(strstr(sn_error(ctx), cases[k].why), "%s\n  instead of: %s", sn_error(ctx), cases[k].why);
+        sn_context_destroy(ctx);
+    }
+}
+
+static void put_numbers(pb *node, const char *name, uint32_t attribute_list, uint32_t n) {
+    enum { ATTR_FLOATS = 7 };
+    pb a = attr_of(name);
+    for (uint32_t k = 0; k < n; k++)
+        if (attribute_list == ATTR_FLOATS) put_float(&a, attribute_list, 1);
+        else put_int(&a, attribute_list, (int64_t)1 << 40);
+    put_message(node, NODE_ATTRIBUTE, &a);
+}
+
+/* Lists of which the length does not fit, or a number. */
+Test(onnx_fused, lists_of_numbers) {
+    enum { ATTR_FLOATS = 7, ATTR_INTS = 8, I32 = 6 };
+    static const struct {
+        const char *op, *operands, *domain, *shape;
+        int type;
+        struct {
+            const char *name;
+            uint32_t list, n;
+        } lists[2];
+        const char *why;
+    } cases[] = {
+        {"LinearRegressor",
+         "x",
+         "ai.onnx.ml",
+         "4 3",
+         F32,
+         {{"coefficients", ATTR_FLOATS, 3}, {"intercepts", ATTR_FLOATS, 3}},
+         "3 intercepts for 1 targets"},
+        {"Imputer",
+         "x",
+         "ai.onnx.ml",
+         "4 3",
+         I64,
+         {{"imputed_value_int64s", ATTR_INTS, 2}},
+         "2 numbers of imputed_value_int64s for 3 columns"},
+        {"Imputer",
+         "x",
+         "ai.onnx.ml",
+         "4 3",
+         I32,
+         {{"imputed_value_int64s", ATTR_INTS, 1}},
+         "1099511627776 for a column of i32"},
+        {"Attention",
+         "x w",
+         "com.microsoft",
+         "2 4 3",
+         F32,
+         {{"qkv_hidden_sizes", ATTR_INTS, 2}},
+         "2 numbers of qkv_hidden_sizes, where 3 are wanted"},
+    };
+    for (size_t k = 0; k < SN_COUNT(cases); k++) {
+        sn_context *ctx;
+        sn_graph *graph;
+        pb g = {0}, n = node_of(cases[k].op, cases[k].operands, "y");
+        for (int i = 0; i < 2 && cases[k].lists[i].name; i++)
+            put_numbers(&n, cases[k].lists[i].name, cases[k].lists[i].list, cases[k].lists[i].n);
+        put_text(&n, NODE_DOMAIN, cases[k].domain);
+        put_value(&g, GRAPH_INPUT, "x", cases[k].type, cases[k].shape);
+        put_value(&g, GRAPH_INPUT, "w", F32, "3 3");
+        put_message(&g, GRAPH_NODE, &n);
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 26);
+        cr_assert_eq(sn_context_create(&ctx, NULL), SN_OK);
+        cr_expect_eq(sn_import_onnx_memory(&graph, ctx, "m.onnx", m.at, m.n, NULL, NULL), SN_ERROR_UNSUPPORTED);
         cr_expect(strstr(sn_error(ctx), cases[k].why), "%s\n  instead of: %s", sn_error(ctx), cases[k].why);
         sn_context_destroy(ctx);
     }

@@ -30,3 +30,14 @@ def make(family):
     case("imputer", "Imputer", [gaps], imputed_value_floats=row, replaced_value_float=float("nan"))
     gaps = np.where(np.isnan(gaps), np.float32(-1), gaps)
     case("imputer_number", "Imputer", [gaps], imputed_value_floats=[4.0], replaced_value_float=-1.0)
+    wide = family.normal(4, 3, dtype=np.float64)
+    wide[0, 1] = wide[2, 2] = np.nan
+    case("imputer_f64", "Imputer", [wide], imputed_value_floats=row, replaced_value_float=float("nan"))
+    wide = np.array([[1, 1 + 1e-12, 2], [2 - 1e-12, 1 / 3, 1]])  # the same numbers only as float32
+    case("imputer_f64_close", "Imputer", [wide], imputed_value_floats=[0.1], replaced_value_float=1.0)
+    big = np.array([[5, -1, 2**60 + 1], [-1, 7, 8], [0, 2**53 + 1, -1]], np.int64)
+    case("imputer_ints", "Imputer", [big], imputed_value_int64s=[3, 2**55 + 1, -9], replaced_value_int64=-1)
+    case("imputer_i32", "Imputer", [big[1:2].astype(np.int32)], imputed_value_int64s=[4], replaced_value_int64=7)
+    for name, threshold in ("zero", 0.0), ("between", 0.7), ("below", -1.5), ("far", 1e30), ("least", -1e30):
+        case(f"binarizer_ints_{name}", "Binarizer", [big], threshold=threshold)
+    case("binarizer_i32", "Binarizer", [big[1:2].astype(np.int32)], threshold=7.25)
