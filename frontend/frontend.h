@@ -285,6 +285,8 @@ sn_status sn_check_errors(double **out, const sn_module *graph, const sn_array *
 /* Compare elements in storage format with the reference. errors: as above; NULL: none. bound_ulp 0: not checked. */
 sn_check sn_check_compare(sn_dtype dtype, const void *got, const sn_array *reference, const double *errors,
                           double bound, double bound_ulp);
+/* Has an output of so many elements none that has been compared? */
+bool sn_check_is_empty(const sn_check *c, int64_t numel);
 
 /* Seeded values for input `input` of a graph: normal floats, integers in -8 .. 7, bools, and for inputs that are used
  * as an index, valid positions. n elements in storage format to `out` (random.c). */

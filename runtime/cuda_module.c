@@ -150,17 +150,30 @@ static void look_at(sn_cuda_code *code, sn_cuda *cu, const sn_assembly *job, con
     code->is_known = true;
 }
 
+/* A cubin, or the text where the driver does not take that. Of several kernels that it refuses together each is tried alone, to see
+ * which it is: this one now, the others when their turn comes. */
+static sn_status load_module(CUmodule *module, uint32_t i, sn_cuda *cu, sn_assembly *jobs, sn_arena *scratch) {
+    sn_assembly *job = &jobs[i];
+    if (*module) return SN_OK;
+    if (job->cubin && cu->api.cuModuleLoadDataEx(module, job->cubin, 0, NULL, NULL) == CUDA_SUCCESS) return SN_OK;
+    driven again = drive(module, job, scratch);
+    run_driver(&again, cu);
+    if (is_one_of_several(&again)) {
+        sn_assemblies_part(jobs, i);
+        job->cubin = NULL;
+        again = drive(module, job, scratch);
+        run_driver(&again, cu);
+    }
+    return check_driver(&again, cu, scratch);
+}
+
 /* One that is joined is in the module of the first, which is loaded, and unloads it. */
-static sn_status load_one(sn_cuda_code *out, uint32_t i, sn_cuda *cu, const sn_assembly *jobs, const sn_rt_kernel *k,
+static sn_status load_one(sn_cuda_code *out, uint32_t i, sn_cuda *cu, sn_assembly *jobs, const sn_rt_kernel *k,
                           sn_arena *scratch) {
     uint32_t first = jobs[i].is_joined ? jobs[i].first : i;
     const sn_assembly *job = &jobs[first];
     CUmodule *module = &out[first].module;
-    if (first == i && job->cubin && cu->api.cuModuleLoadDataEx(module, job->cubin, 0, NULL, NULL) != CUDA_SUCCESS) {
-        driven again = drive(module, job, scratch);
-        run_driver(&again, cu);
-        SN_TRY(check_driver(&again, cu, scratch));
-    }
+    if (first == i) SN_TRY(load_module(module, i, cu, jobs, scratch));
     SN_TRY(CU_CALL(cu, cuModuleGetFunction, (&out[i].function, *module, jobs[i].name)));
     look_at(&out[i], cu, job, jobs[i].name);
     return prepare(&out[i], cu, k);

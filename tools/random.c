@@ -6,7 +6,8 @@
  * Chains of random operations are ill-conditioned now and then: a floor, a sort or an overflow turns the last bit of
  * an f32 into a different result. So an output that misses its bound is judged by noise: the evaluator runs again
  * with every float value rounded to its type and moved by a few units in the last place. Where that misses the bound
- * as well, the graph says nothing about the compiler and counts as skipped.
+ * as well, the graph says nothing about the compiler and counts as skipped; so does one with an output that has no element
+ * with a bound (beside a pole), of which noise makes anything, too.
  *
  * Graphs are run by processes of their own, so that a crash or a graph that never ends is one failure among others: the
  * text of the graph stands in memory that the processes share.

@@ -149,12 +149,15 @@ static const sn_tensor *result_of(const sn_program *p, const execution *e, unsig
     return p->outputs[k].writes < 0 ? e->outputs[k] : e->inputs[p->outputs[k].writes];
 }
 
-static void print_check(const sn_program *p, const sn_check *checks) {
+static void print_check(const sn_program *p, const execution *e, const sn_check *checks) {
     for (unsigned k = 0; k < p->n_outputs; k++) {
         const sn_check *c = &checks[k];
         printf("check %s: largest error %.3g, relative %.3g, bound %.3g", p->outputs[k].name, c->max_abs, c->max_rel,
                c->bound);
         if (c->bound_ulp > 0) printf(", %.3g ulp, bound %.3g", c->max_ulp, c->bound_ulp);
+        if (c->unbounded)
+            printf(", %lld of %lld elements have no bound", (long long)c->unbounded,
+                   (long long)result_of(p, e, k)->info.numel);
         printf(": %s\n", c->ok ? "ok" : "FAILED");
     }
 }
@@ -176,7 +179,7 @@ static sn_status execute(execution *e, sn_program *p, const run_args *r, bool in
     p->interpreted = interpreted;
     if (status == SN_OK && r->check) {
         status = sn_program_check(checks, p, e->inputs, e->outputs, interpreted);
-        if (status == SN_OK || status == SN_ERROR_MISMATCH) print_check(p, checks);
+        if (status == SN_OK || status == SN_ERROR_MISMATCH) print_check(p, e, checks);
     } else if (status == SN_OK && (r->watch.on || r->watch.stop_at)) {
         status = tool_run_watched(p, e->inputs, e->outputs, &r->watch);
     } else if (status == SN_OK && r->profile) {

@@ -847,11 +847,14 @@ typedef struct sn_check {
     double max_rel; /* largest |value - reference| / |reference|, where what is allowed for roundings on the way to the
                      * element counts as reference too: terms that cancel, an exponential of a large number */
     double bound;   /* limit of max_rel for this output, by its dtype; 0: must be equal */
-    bool ok;        /* within the bound, and nan and infinities in the same places */
+    bool ok;        /* within the bound, and nan and infinities in the same places; of what is compared */
     int64_t worst;  /* row-major position of the element of max_rel, -1 if none */
     /* For one elementary operation on inputs, every element for itself: the largest error in units in the last place of
      * the dtype, and its limit (codegen-llvm/lowering.def, beside the documents). bound_ulp 0: not checked. */
     double max_ulp, bound_ulp;
+    /* Elements that may be anything (what they are made of stands at a pole) and are not compared. Where an output has no others,
+     * nothing is known about it, and it is not ok. */
+    int64_t unbounded;
 } sn_check;
 
 /* Evaluate on the inputs, run, and compare: out[n_outputs]. SN_ERROR_MISMATCH when any output is not ok. Inputs that are

@@ -27,6 +27,7 @@
 #include "ir/graph/eval_internal.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Errors of one array; NULL: none. */
 typedef struct errors {
@@ -274,7 +275,25 @@ static sn_status find_poles(bool *open, estimate *es, sn_nd x, const sn_array *m
     return SN_OK;
 }
 
-/* What an operand off by e makes of element i of a result; infinite: anything. lost: of some element e is infinite. */
+/* Of which elements of a result is the operand lost, so that e is infinite? Elementwise, of those that are made of such elements;
+ * else of all, where there is one. */
+static bool *find_lost(estimate *es, sn_nd x, const sn_array *a, const double *e, int64_t n) {
+    const sn_array *out = es->values[x.i];
+    bool *lost = SN_NEWN(&es->temp, bool, n + 1), any = false;
+    for (int64_t i = 0; i < a->numel; i++) any |= !isfinite(e[i]);
+    if (!any) return lost;
+    sn_opclass cls = sn_ops[sn_node_get(es->m, x)->op].cls;
+    if (cls != SN_OPS_UNARY && cls != SN_OPS_BINARY && cls != SN_OPS_ELEMENT) {
+        memset(lost, true, (size_t)n * sizeof *lost);
+        return lost;
+    }
+    sn_walk w = sn_walk_over(out->shape, out->rank);
+    sn_walk_broadcast(&w, 0, a);
+    for (int64_t i = 0; i < out->numel; i++, sn_walk_next(&w)) lost[i] = !isfinite(e[w.at[0]]);
+    return lost;
+}
+
+/* What an operand off by e makes of element i of a result; infinite: anything. lost: e is infinite there. */
 static double change(const sn_array *moved, const sn_array *was, int64_t i, bool lost) {
     double by = fabs(moved->f[i] - was->f[i]);
     if (!isfinite(was->f[i])) return 0;
@@ -286,9 +305,11 @@ static double change(const sn_array *moved, const sn_array *was, int64_t i, bool
 static sn_status shifted(estimate *es, sn_nd x, uint32_t k, const double *e, bool squares, errors *to) {
     const sn_node_rec *n = sn_node_get(es->m, x);
     const sn_array *a = es->values[n->in[k].i], *was = es->values[x.i];
-    bool *open = SN_NEWN(&es->temp, bool, was->numel + 1), lost = false, one = sn_ops[n->op].cls == SN_OPS_UNARY;
+    bool *open = SN_NEWN(&es->temp, bool, was->numel + 1), one = sn_ops[n->op].cls == SN_OPS_UNARY;
+    int64_t most = 0;
     sn_array *moved[2], in[2];
-    for (int64_t i = 0; i < a->numel; i++) lost |= !isfinite(e[i]);
+    for (uint32_t r = 0; r < n->n_results; r++) most = was[r].numel > most ? was[r].numel : most;
+    const bool *lost = find_lost(es, x, a, e, most);
     for (int down = 0; down < 2; down++) {
         in[down] = with(a, zeros(&es->temp, a->numel));
         for (int64_t i = 0; i < a->numel; i++) in[down].f[i] = down ? a->f[i] - e[i] : a->f[i] + e[i];
@@ -297,7 +318,7 @@ static sn_status shifted(estimate *es, sn_nd x, uint32_t k, const double *e, boo
     }
     for (uint32_t r = 0; r < n->n_results; r++)
         for (int64_t i = 0; sn_is_float(was[r].dtype) && i < was[r].numel; i++) {
-            double up = change(&moved[0][r], &was[r], i, lost), down = change(&moved[1][r], &was[r], i, lost);
+            double up = change(&moved[0][r], &was[r], i, lost[i]), down = change(&moved[1][r], &was[r], i, lost[i]);
             double largest = r == 0 && open[i] ? INFINITY : fmax(up, down);
             if (squares) add_error(&to[r].squares[i], largest);
             else common_of(es, &to[r], was[r].numel)[i] += largest;

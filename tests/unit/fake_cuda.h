@@ -53,7 +53,8 @@ typedef struct fake_state {
     int n_blocks;
     CUresult next_launch, next_encode;
     bool fail_in_capture; /* next_launch is for captured launches alone */
-    bool refuse;
+    bool refuse, refuse_cubins;
+    const char *refused; /* texts that contain it are; NULL: none */
     _Atomic int retained;
     float milliseconds;
     CUstream capturing; /* NULL: no stream is */
@@ -266,10 +267,11 @@ static CUresult fake_error_text(CUresult error, const char **text) {
 }
 
 static CUresult fake_module(CUmodule *out, const void *image, unsigned n, int *options, void **values) {
-    if (fake.refuse && n) strcpy(values[0], "ptxas error : no luck\n\nline 3: really none\n");
+    bool refuse = fake.refuse || (n ? fake.refused && strstr(image, fake.refused) : fake.refuse_cubins);
+    if (refuse && n) strcpy(values[0], "ptxas error : no luck\n\nline 3: really none\n");
     (void)options;
     FAKE_CALL("cuModuleLoadDataEx");
-    if (fake.refuse) return 218;
+    if (refuse) return 218;
     if (fake_depth_here <= 0) return 201;
     fake.modules++;
     *out = (CUmodule)(uintptr_t)image;

@@ -112,6 +112,42 @@ Test(conform, what_all_elements_have_in_common_adds_up, .init = begin, .fini = e
     cr_expect_not(passes(&want, allowed, 0, 1), "a term is missing");
 }
 
+Test(conform, an_infinite_reference_excuses_nothing, .init = begin, .fini = end) {
+    double x[] = {0, 1}, *allowed;
+    sn_array in = array_of(SN_F32, x, 2);
+    sn_array want = evaluate(&allowed, "graph @g(%x: f32[2]) {\n  %y = log %x\n  return y = %y\n}", &in);
+    cr_expect(passes(&want, allowed, 0, -INFINITY));
+    cr_expect_not(passes(&want, allowed, 0, INFINITY));
+    cr_expect_not(passes(&want, allowed, 0, -87));
+    cr_expect_not(passes(&want, allowed, 0, NAN));
+}
+
+/* tanh(10) is 1 in f32, where atanh has its pole. */
+static const char beside_a_pole[] = "graph @g(%x: f32[3]) {\n  %a = tanh %x\n  %b = atanh %a\n"
+                                    "  %y = sqrt %b\n  return y = %y\n}";
+
+Test(conform, elements_beside_a_pole_are_counted, .init = begin, .fini = end) {
+    double x[] = {10, 0, 1}, *allowed;
+    float got[] = {NAN, 0, 1};
+    sn_array in = array_of(SN_F32, x, 3), want = evaluate(&allowed, beside_a_pole, &in);
+    sn_check c = sn_check_compare(SN_F32, got, &want, allowed, sn_check_bound(SN_F32), 0);
+    cr_expect(c.ok);
+    cr_expect_eq(c.unbounded, 1);
+    cr_expect_not(passes(&want, allowed, 1, 1), "zero, whose root ends there, has a bound");
+    cr_expect_not(passes(&want, allowed, 2, 1.001));
+}
+
+Test(conform, an_output_without_any_bound_is_wrong, .init = begin, .fini = end) {
+    double x[] = {10, 10, 10}, *allowed;
+    float got[] = {1, 2, 3};
+    sn_array in = array_of(SN_F32, x, 3), want = evaluate(&allowed, beside_a_pole, &in), none = want;
+    sn_check c = sn_check_compare(SN_F32, got, &want, allowed, sn_check_bound(SN_F32), 0);
+    cr_expect_not(c.ok);
+    cr_expect_eq(c.unbounded, 3);
+    none.numel = 0;
+    cr_expect(sn_check_compare(SN_F32, got, &none, allowed, sn_check_bound(SN_F32), 0).ok);
+}
+
 Test(conform, halves_are_rounded_where_they_are_stored, .init = begin, .fini = end) {
     static const char text[] = "graph @g(%x: f16[2]) {\n  %a = add %x, 1000\n  %b = sub %a, 1000\n"
                                "  %y = mul %b, %b\n  return y = %y\n}";

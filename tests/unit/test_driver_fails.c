@@ -143,6 +143,34 @@ Test(driver_fails, a_text_of_several_kernels_is_refused) {
     cr_assert_eq(f.env.bytes_now, 0);
 }
 
+/* The same of a text that nvJitLink takes, whose cubin the driver does not. */
+Test(driver_fails, a_cubin_of_several_kernels_is_refused) {
+    void *linker = dlopen(SN_TEST_JITLINK, RTLD_NOW);
+    cr_assert_not_null(linker, "%s", dlerror());
+    void *symbol = dlsym(linker, "fake_jitlink_linked");
+    cr_assert_not_null(symbol);
+    const _Atomic unsigned *linked = symbol;
+    sn_rt_kernel both[] = {joined[0], joined[1]};
+    both[0].whole = both[1].whole = false;
+    life f;
+    begin(&f, SN_GRAPHS_OFF);
+    f.kernels = both;
+    fake.refuse_cubins = true;
+    fake.refused = "add2";
+    cr_assert_eq(go_on(&f), SN_ERROR_DEVICE);
+    cr_assert_eq(*linked, 1, "two texts");
+    cr_assert_str_eq(f.env.message,
+                     "kernel add2: the assembler refuses its PTX: ptxas error : no luck; line 3: really none");
+    sn_env_clear(&f.env);
+    cr_assert_eq(fake.modules, 0, "that of add1 is left");
+    fake.refused = ENTRY "add1" ENTRY; /* together */
+    cr_assert_eq(go_on(&f), SN_OK, "%s", f.env.message);
+    cr_assert_eq(fake.modules, 2);
+    end(&f);
+    expect_nothing_left(&fake, "refused together");
+    cr_assert_eq(f.env.bytes_now, 0);
+}
+
 /* From no memory at all to enough, in steps of the allocator. */
 Test(driver_fails, too_little_memory) {
     sn_status status = SN_ERROR_DEVICE_MEMORY;
