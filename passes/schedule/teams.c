@@ -211,6 +211,7 @@ sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, 
     sn_row_parts parts = {.stay = room < 0 ? 0 : room / (sc->block_x * each)};
     if (t->sm != HOPPER || hold_all(&parts, ro, sc, room, each)) return parts;
     int64_t held = ro->columns ? SN_TEAM_HELD - (int64_t)(ro->states / SN_WORD) : SN_TEAM_HELD;
+    if (ro->tests) held -= SN_TEAM_WIDE;
     if (ro->kept <= SN_WORD && held > 0) parts.held = held / ((int64_t)sc->vector * sc->unroll);
     return parts;
 }

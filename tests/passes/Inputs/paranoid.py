@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sinter, root = sys.argv[1:]
-stops = {"a size is no number": "split-reduction", "the schedule's": "split-reduction", "class tile wants": "split-reduction", "cannot be written back": "schedule", "operand is symbolic": "decompose"}
+stops = {"a size is no number": "split-reduction", "has a symbolic size": "split-reduction", "the schedule's": "split-reduction", "class tile wants": "split-reduction", "cannot be written back": "schedule", "operand is symbolic": "decompose"}
 
 
 def opt(path, *options):
