@@ -314,6 +314,9 @@ Test(repeat, graph_text) {
         "G10: add: operand 2 is a value inside of repeat 1, which is over");
     expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 return y = %h }",
                   "G10: repeat_state: repeat 1 has no end");
+    expect_broken("graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %n = neg %h %r = repeat %n repeat=1 "
+                  "states=0 trip=[4] return y = %r }",
+                  "G10: repeat_state: index=0, repeat 1 has 0 states");
     /* each reads a state of the other one */
     expect_broken(
         "graph @g(%a: f32[3]) { %h = repeat_state %a repeat=1 index=0 %k = repeat_state %a repeat=2 index=0 "
