@@ -11,7 +11,7 @@
  *   G7   there is an output; every output is an existing tensor; output names are unique
  *   G8   `writes` names an input of the same type that no other output writes
  *   G9   equal nodes are one node
- *   G10  what is inside of a repeat is read inside of it alone; repeats nest; the axis of a slice has an element for each step
+ *   G10  what is inside of a repeat is read inside of it alone; a state has a number that the repeat has; repeats nest; the axis of a slice has an element for each step
  */
 #include "ir/base/text.h"
 #include "ir/graph/internal.h"
