@@ -128,7 +128,8 @@ bool sn_file_place(const char *path, const sn_file_part *parts, uint32_t n, unsi
     if (exists && S_ISDIR(old.st_mode)) return errno = EISDIR, false;
     if (exists && !S_ISREG(old.st_mode)) return write_in_place(path, parts, n, 0);
     bool like_old = exists && (how & SN_FILE_PUBLIC);
-    if (like_old && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0) return false; /* whoever may not write it */
+    if (like_old && faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0)
+        return false; /* the folder alone might let it go */
     if (!behind_links(to, path)) return false;
     /* A link in /proc to an open file has a text that leads elsewhere once the file is moved or deleted. */
     if (exists && (stat(to, &found) != 0 || found.st_dev != old.st_dev || found.st_ino != old.st_ino))

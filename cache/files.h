@@ -21,7 +21,7 @@ enum { SN_FILE_LASTS = 1, SN_FILE_PUBLIC = 2 };
  * of two writers the later one stays. A link to a file stays, also where the file is still missing, and a device or a pipe is written
  * where it is. False: errno says why, and nothing is left.
  *
- * A public file that is there keeps its owner, group and mode. Where these cannot be kept, or the folder lets no other file take
+ * A public file that is there keeps its owner, group and mode, and stays where the process may not write it. Where these cannot be kept, or the folder lets no other file take
  * its place, what may be written is written where it is: readers may then find a part of it, and a failure leaves one.
  *
  * Other hard links to the file keep what was there before. A process that is killed leaves its own file, named

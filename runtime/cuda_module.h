@@ -21,7 +21,8 @@ typedef struct sn_beside {
 } sn_beside;
 
 /* Assemble and load n kernels into out[n] (zeroed by the caller), but for those that a library runs; the context of cu is
- * current. After a failure out holds what was loaded. keep: where cubins are kept (without a cache: nowhere), and the ptxas that may be asked; NULL: neither. beside is done by the end in
+ * current. After a failure out holds what was loaded. keep: where cubins are kept (without a cache: nowhere), and the ptxas that
+ * may be asked; NULL: neither. beside is done by the end in
  * any case; NULL: there is nothing. */
 sn_status sn_cuda_code_load(sn_cuda_code *out, sn_prog_times *times, sn_cuda *cu, const sn_rt_kernel *kernels,
                             uint32_t n, sn_pool *pool, const sn_cubins *keep, const sn_beside *beside);
