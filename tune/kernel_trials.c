@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/choose.h"
 #include "tune/tune.h"
 
 const char *sn_trial_header(sn_env *env, const sn_sched *header, sn_arena *arena) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "passes/runner.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/choose.h"
 
 /* The position of the only kernel that reduces. */
 static bool find_kernel(uint32_t *at, const sn_module *m) {

@@ -23,7 +23,7 @@
 #include "ir/base/notes.h"
 #include "passes/base/rebuild.h"
 #include "passes/schedule/constants.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/model.h"
 
 /* A temporary that the pass has made. */
 typedef struct made {

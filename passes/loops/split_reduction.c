@@ -55,6 +55,7 @@
 #include "passes/schedule/contract_rows.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/moments.h"
+#include "passes/schedule/choose.h"
 
 #include <math.h>
 

@@ -28,7 +28,7 @@
 #include "passes/loops/write_out.h"
 #include "passes/schedule/alone.h"
 #include "passes/schedule/constants.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/choose.h"
 
 /* A value of the kernel, and what it is elsewhere. */
 typedef struct brought {

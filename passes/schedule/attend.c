@@ -19,6 +19,7 @@
  */
 #include "passes/schedule/attend.h"
 #include "passes/schedule/figures.h"
+#include "passes/schedule/model.h"
 
 /* ---- the nest ---- */
 

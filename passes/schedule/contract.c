@@ -13,6 +13,7 @@
  * copies for the next one begin before this one's results are stored.
  */
 #include "passes/schedule/contract.h"
+#include "passes/schedule/model.h"
 
 #include <math.h>
 

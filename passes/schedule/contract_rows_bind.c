@@ -21,6 +21,7 @@
  */
 #include "passes/schedule/contract_rows.h"
 #include "passes/schedule/figures.h"
+#include "passes/schedule/model.h"
 
 enum {
     MOST_STATES = 4,

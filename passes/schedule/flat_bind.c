@@ -15,6 +15,7 @@
 #include "passes/schedule/figures.h"
 #include "passes/schedule/flat.h"
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/rows.h"
 
 typedef struct flat {
     sn_pass_ctx *cx;

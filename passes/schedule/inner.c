@@ -15,6 +15,7 @@
  * from anywhere: there they start with the row, and the last one is tested.
  */
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/rows.h"
 
 /* ---- choosing ---- */
 

@@ -13,7 +13,7 @@
  * Legal where moments.c finds such a pair of f32 or f64: elements of both nests are the same, and the squares depend on the first sum by %m alone.
  * What else stands between the nests stays where it is; where the second one needs some of it, both stay as they are.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/rows.h"
 
 /* ---- how many elements a block has ---- */
 

@@ -14,6 +14,7 @@
  * alternatives. Cost: a binding of the kernel for each proposal, and the code of each member.
  */
 #include "passes/schedule/members.h"
+#include "passes/schedule/choose.h"
 
 #include "ir/loop/access.h"
 

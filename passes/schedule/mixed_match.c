@@ -5,7 +5,7 @@
  *
  * Reads the kernel, changes nothing. mixed_order.c binds what is found here.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/mixed.h"
 
 /* The offset of s in the nest as an expression in p, the position in the nest. */
 sn_ix sn_schedule_at_position(sn_module *m, const sn_chain *nest, sn_ix e, sn_ix p) {

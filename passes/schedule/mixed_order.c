@@ -17,6 +17,8 @@
  * rows do not stay in registers is left to class element, which runs a group on one thread.
  */
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/mixed.h"
+#include "passes/schedule/rows.h"
 
 enum { MAX_KEPT = 24 };
 

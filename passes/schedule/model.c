@@ -15,7 +15,7 @@
  * to be rare.
  */
 #include "passes/base/costs.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/model.h"
 #include "ir/loop/box.h"
 #include "ir/loop/copies.h"
 #include "ir/loop/mma.h"

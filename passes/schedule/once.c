@@ -8,6 +8,7 @@
  * one, or where somebody wants to hear of each. Cost: linear in the kernels.
  */
 #include "passes/schedule/once.h"
+#include "passes/schedule/choose.h"
 
 #include "ir/loop/access.h"
 

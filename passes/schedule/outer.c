@@ -10,6 +10,7 @@
 #include "passes/schedule/teams.h"
 #include "passes/schedule/outer_keep.h"
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/rows.h"
 
 /* ---- choosing ---- */
 

@@ -29,6 +29,7 @@
 #include "passes/schedule/outer_keep.h"
 
 #include "passes/schedule/figures.h"
+#include "passes/schedule/rows.h"
 
 typedef struct tile {
     uint32_t x, y, vector, unroll, cluster;

@@ -2,7 +2,7 @@
 #ifndef SN_PASSES_SCHEDULE_OUTER_KEEP_H
 #define SN_PASSES_SCHEDULE_OUTER_KEEP_H
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/rows.h"
 
 /* Choose vector, threads and unroll of *sched so that a block keeps its columns, in registers (`persistent`) or in shared
  * memory (`shared`), or a cluster or team of blocks, the way that takes the least. false: it leaves *sched alone, as reading them again

@@ -17,6 +17,7 @@
 #include "passes/schedule/figures.h"
 #include "passes/schedule/outer_keep.h"
 #include "passes/schedule/teams.h"
+#include "passes/schedule/rows.h"
 
 bool sn_columns_for_team(const sn_target *t, int64_t along, uint32_t bytes) {
     if (!t->is_gpu || along < 1 || !bytes || bytes > SN_WORD) return false;

@@ -30,7 +30,7 @@
  * Legal where the order of iterations does not count: loops and reductions, whose combiners take their elements in any order.
  * Relies on inner.c, which binds the nest; does not know of scans.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/rows.h"
 
 enum { MAX_STATES = 8, MAX_PARTS = 3 };
 

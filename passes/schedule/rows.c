@@ -9,6 +9,8 @@
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/teams.h"
+#include "passes/schedule/mixed.h"
+#include "passes/schedule/rows.h"
 
 #include <math.h>
 

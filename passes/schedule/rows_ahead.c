@@ -14,7 +14,7 @@
  * Legal: rows are apart from each other, and what is copied is of the row that is read behind the barrier. Relies on the pass `sync`, to which
  * a pipe has its own barrier, and on codegen-llvm/pipe.c, which doubles the buffer.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/rows.h"
 
 /* The copies that stage.c has put in front of the first nest: to shared memory, and nothing else. */
 static bool is_copy(const sn_module *m, sn_stmt nest) {

@@ -20,7 +20,9 @@
 #include "ir/loop/access.h"
 #include "ir/loop/build.h"
 #include "passes/schedule/alone.h"
+#include "passes/schedule/choose.h"
 #include "passes/schedule/members.h"
+#include "passes/schedule/model.h"
 #include "passes/schedule/once.h"
 
 typedef struct scheduler {

@@ -12,6 +12,8 @@
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/moments.h"
+#include "passes/schedule/mixed.h"
+#include "passes/schedule/model.h"
 
 #include <math.h>
 

@@ -33,7 +33,8 @@
  * A temporary whose loads all turn into registers loses its stores. Cost: accesses squared per kernel, which is small.
  */
 #include "passes/schedule/constants.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/model.h"
+#include "passes/schedule/rows.h"
 
 #include <string.h>
 

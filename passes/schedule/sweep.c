@@ -19,6 +19,7 @@
 #include "ir/base/notes.h"
 #include "passes/schedule/figures.h"
 #include "passes/schedule/schedules.h"
+#include "passes/schedule/model.h"
 
 /* ---- is it one? ---- */
 

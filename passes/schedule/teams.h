@@ -2,7 +2,7 @@
 #ifndef SN_PASSES_SCHEDULE_TEAMS_H
 #define SN_PASSES_SCHEDULE_TEAMS_H
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/rows.h"
 
 typedef struct sn_team_rows {
     int64_t rows, reach; /* elements from the first vector of a row to the end of its last one, at most */

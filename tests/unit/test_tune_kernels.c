@@ -14,7 +14,7 @@
 #include "include/sinter/sinter.h"
 #include "passes/runner.h"
 #include "passes/schedule/alone.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/choose.h"
 #include "tune/tune.h"
 
 static sn_env env;
