@@ -3,15 +3,8 @@
 #ifndef SN_PASSES_SCHEDULE_ROWS_H
 #define SN_PASSES_SCHEDULE_ROWS_H
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/teams.h"
 
-/* Class inner (rows.c): of a row that teams keep in part, how many iterations of the outermost loop of a thread stay, the first ones
- * (0: all do), and how many registers hold, the last ones. */
-typedef struct sn_row_parts {
-    int64_t stay, held;
-    bool twice; /* rows are read twice, and registers are all for that */
-    bool ahead; /* of the others, each is under way while the one before it is computed */
-} sn_row_parts;
 /* The copies of the bound row whose number is `row`, in the loop over turns of a team, run one turn ahead (rows_ahead.c). */
 void sn_schedule_rows_ahead(sn_pass_ctx *cx, sn_kern k, sn_stmt turns, sn_ix row, int64_t rows, const sn_sched *sched);
 sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);

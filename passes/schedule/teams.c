@@ -23,7 +23,6 @@
  */
 #include "passes/schedule/figures.h"
 #include "passes/schedule/teams.h"
-#include "passes/schedule/rows.h"
 
 /* Bytes of shared memory for parts of rows in each of so many blocks of a multiprocessor. */
 static int64_t room_of(const sn_target *t, uint32_t resident) {

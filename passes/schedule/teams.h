@@ -2,7 +2,7 @@
 #ifndef SN_PASSES_SCHEDULE_TEAMS_H
 #define SN_PASSES_SCHEDULE_TEAMS_H
 
-#include "passes/schedule/rows.h"
+#include "passes/schedule/schedule.h"
 
 typedef struct sn_team_rows {
     int64_t rows, reach; /* elements from the first vector of a row to the end of its last one, at most */
@@ -19,6 +19,13 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
 /* Cycles of rows that clusters keep, so many of which are done at once, with so many blocks on a multiprocessor. */
 double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, int64_t together, uint32_t resident);
 
+/* Of a row that teams keep in part, how many iterations of the outermost loop of a thread stay, the first ones
+ * (0: all do), and how many registers hold, the last ones. */
+typedef struct sn_row_parts {
+    int64_t stay, held;
+    bool twice; /* rows are read twice, and registers are all for that */
+    bool ahead; /* of the others, each is under way while the one before it is computed */
+} sn_row_parts;
 /* Of the iterations of a thread's outermost loop, how many have room; may be more than there are. */
 sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *rows, const sn_sched *sc);
 
