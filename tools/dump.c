@@ -11,7 +11,6 @@
  */
 #include "tools/dump.h"
 
-#include "cache/files.h"
 #include "ir/loop/access.h"
 
 #include <errno.h>
@@ -80,14 +79,7 @@ static void write_text(dump *d, const char *name, const char *text) {
     char path[4096];
     if (d->failed) return;
     snprintf(path, sizeof path, "%s/%s", d->folder, name);
-    FILE *f = fopen(path, "w");
-    if (!f) {
-        fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));
-        d->failed = true;
-        return;
-    }
-    fputs(text, f);
-    if (tool_close(f, path) != TOOL_OK) d->failed = true;
+    d->failed = tool_write(path, &(sn_file_part){text, strlen(text)}, 1) != TOOL_OK;
 }
 
 dump *dump_open(const char *folder) {
@@ -295,10 +287,10 @@ int dump_trace(const look *l, const char *path) {
     if (l->profile) add_profile(events, l);
     else add_estimates(events, l);
     json_object_set_new(all, "traceEvents", events);
-    FILE *f = fopen(path, "w");
-    if (f) json_dumpf(all, f, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* nanoseconds, of hours, too */
+    char *text = json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(15)); /* nanoseconds, of hours, too */
     json_decref(all);
-    if (f) return tool_close(f, path);
-    fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));
-    return TOOL_FAILED;
+    if (!text) return fprintf(stderr, "sinter: error: out of memory\n"), TOOL_FAILED;
+    int code = tool_write(path, &(sn_file_part){text, strlen(text)}, 1);
+    free(text);
+    return code;
 }

@@ -10,7 +10,6 @@
  */
 #include "tools/look.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -241,38 +240,37 @@ static json_t *data_json(report *r) {
 
 /* ---- the page ---- */
 
-static void put_base64(FILE *f, const unsigned char *s, size_t n) {
+static size_t base64_size(size_t n) { return (n + 2) / 3 * 4; }
+
+static void to_base64(char *out, const unsigned char *s, size_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3) {
         unsigned word = (unsigned)s[i] << 16 | (i + 1 < n ? (unsigned)s[i + 1] << 8 : 0) | (i + 2 < n ? s[i + 2] : 0);
-        fputc(digits[word >> 18], f);
-        fputc(digits[word >> 12 & 63], f);
-        fputc(i + 1 < n ? digits[word >> 6 & 63] : '=', f);
-        fputc(i + 2 < n ? digits[word & 63] : '=', f);
+        *out++ = digits[word >> 18];
+        *out++ = digits[word >> 12 & 63];
+        *out++ = i + 1 < n ? digits[word >> 6 & 63] : '=';
+        *out++ = i + 2 < n ? digits[word & 63] : '=';
     }
 }
 
 static int write_page(const char *path, const char *data) {
     static const char mark[] = "@DATA@";
-    const char *at = strstr(tool_report_page, mark);
+    const char *at = strstr(tool_report_page, mark), *rest = at + strlen(mark);
     uLongf size = compressBound(strlen(data));
     unsigned char *packed = malloc(size);
-    if (!packed || compress2(packed, &size, (const unsigned char *)data, strlen(data), 9) != Z_OK) {
-        free(packed);
+    char *text = malloc(base64_size(size));
+    int code = TOOL_FAILED;
+    if (packed && text && compress2(packed, &size, (const unsigned char *)data, strlen(data), 9) == Z_OK) {
+        to_base64(text, packed, size);
+        sn_file_part parts[] = {
+            {tool_report_page, (size_t)(at - tool_report_page)}, {text, base64_size(size)}, {rest, strlen(rest)}};
+        code = tool_write(path, parts, SN_COUNT(parts));
+    } else {
         fprintf(stderr, "sinter: error: out of memory\n");
-        return TOOL_FAILED;
     }
-    FILE *f = fopen(path, "w");
-    if (!f) {
-        fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(errno));
-        free(packed);
-        return TOOL_FAILED;
-    }
-    fwrite(tool_report_page, 1, (size_t)(at - tool_report_page), f);
-    put_base64(f, packed, size);
-    fputs(at + strlen(mark), f);
     free(packed);
-    return tool_close(f, path);
+    free(text);
+    return code;
 }
 
 static int write_report(report *r, const char *path) {

@@ -72,6 +72,14 @@ int tool_close(FILE *file, const char *path) {
     return TOOL_FAILED;
 }
 
+int tool_write(const char *path, const sn_file_part *parts, uint32_t n) {
+    if (sn_file_place(path, parts, n, SN_FILE_PUBLIC)) return TOOL_OK;
+    int why = errno;
+    fflush(stdout);
+    fprintf(stderr, "sinter: error: cannot write %s: %s\n", path, strerror(why));
+    return TOOL_FAILED;
+}
+
 /* ---- values of options ---- */
 
 bool tool_u64(uint64_t *out, const char *text) {

@@ -9,6 +9,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
+#include "cache/files.h"
 #include "frontend/frontend.h"
 
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_MAX_LIST = 64 };
@@ -43,6 +44,8 @@ int tool_misuse(const char *format, ...) SN_PRINTF(1, 2);
 int tool_print(sn_context *ctx, char *text); /* to standard output; gives the text back */
 /* Close a file that was written: TOOL_FAILED, with its path on standard error, unless all of it has arrived. */
 int tool_close(FILE *file, const char *path);
+/* A file of these parts, there whole or not at all; the same message. */
+int tool_write(const char *path, const sn_file_part *parts, uint32_t n);
 
 /* Options that several subcommands have. */
 typedef struct tool_dims {

@@ -101,6 +101,17 @@ static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
     return can_share(ct, pinned, 2) ? 2 * mma->threads : mma->threads;
 }
 
+/* Does the instruction make such tiles of such steps, and the pipe so many of them? What stands in a header may be anything. */
+static bool is_possible(const sn_contract *ct, const sn_sched *sc) {
+    enum { WIDEST = 256 };
+    const sn_target *t = ct->cx->target;
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    uint32_t groups = sc->block_x / mma->threads;
+    return groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= t->max_threads && sc->tile_m &&
+           sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
+           sc->tile_k % mma->k == 0 && sc->stages >= 2 && sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster;
+}
+
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
     const sn_target *t = ct->cx->target;
     const sn_mma_info *mma = &sn_mmas[ct->mma];
@@ -122,6 +133,7 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (each > most) each = most, blocks = each * t->units;
     int64_t room = (t->shared_bytes + SN_SHARED_SYSTEM) / each - SN_SHARED_RESERVED - SN_PRODUCT_SPARE;
     choose_stages(&sc, ct, SN_NARROW_FLIGHT * sn_ceil_div((int64_t)t->flight_bytes * t->units, blocks), room);
+    if (pinned->cls != SN_SCHED_NONE && !is_possible(ct, &sc)) return;
     sn_schedule_propose(out, ct->cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(ct->m, &ct->c, t) + SN_PRODUCT_RESULTS;
     /* Threads that take several left operands apart are what a block waits for. */

@@ -306,11 +306,12 @@ static void try_tile(search *s, const sn_sched *sc, const sn_contract_plain *p) 
     s->cycles = cycles;
 }
 
-/* Most tiles have no room even as one group of threads with the fewest stages: who has which elements is not asked. */
+/* Most tiles have no room even as one group of threads with the fewest stages: who has which elements is not asked. A header
+ * may have more stages than a pipe. */
 static bool may_do(const search *s, sn_sched sc) {
     const sn_contract_plain one = {.parts = 1};
     sc.stages = s->pinned->stages ? s->pinned->stages : LEAST_STAGES;
-    return divides(s->ct, &sc) && has_room(s, &sc, &one);
+    return sc.stages <= SN_MAX_PIPE && divides(s->ct, &sc) && has_room(s, &sc, &one);
 }
 
 static void try_stages(search *s, sn_sched sc) {

@@ -156,7 +156,6 @@ static int64_t lines_beside(int64_t x) {
 
 static void complete(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_shape *sh, const look *l) {
     sc->cls = SN_SCHED_LINE;
-    if (!sc->vector) sc->vector = l->v;
     grid g = grid_of(cx, sh, sc->vector);
     if (!sc->unroll) sc->unroll = choose_pieces(&g, l->least);
     int64_t x = threads_of_line(&g, sc->unroll), most = cx->target->max_threads, beside = lines_beside(x);
@@ -176,11 +175,12 @@ sn_status sn_schedule_line_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
     sn_sched sc = *pinned;
     look l = look_at_lines(cx, sh);
     if (pinned->cls == SN_SCHED_NONE && !pays(cx, sh, &l)) return SN_OK;
-    complete(&sc, cx, sh, &l);
+    if (!sc.vector) sc.vector = l.v;
     if (sn_last_outer_extent(cx, sh) % sc.vector || l.v % sc.vector)
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's vector=%u does not divide what begins lines",
                        sn_kern_get(cx->m, k)->name, sc.vector);
+    complete(&sc, cx, sh, &l);
     grid g = grid_of(cx, sh, sc.vector);
     if (sc.block_x < threads_of_line(&g, sc.unroll))
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,

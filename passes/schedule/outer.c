@@ -140,7 +140,7 @@ static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const c
                                                  : SN_OTHER_ROWS;
     uint32_t full = co->states * sc->vector > SN_ACCUMULATORS ? t->max_threads / 2 : t->max_threads;
     bool narrow = sh->n_nests == 1 && co->bytes && sc->vector * co->bytes < SN_COLUMN_WORD;
-    while (sc->block_y * 2 <= count_of(sh, sc) && sc->block_x * sc->block_y < full) {
+    while (sc->block_y * 2 <= count_of(sh, sc) && sc->block_x * sc->block_y * 2 <= full) {
         sn_sched twice = *sc;
         twice.block_y *= 2;
         double now = in_flight(t, sh, co, sc), then = in_flight(t, sh, co, &twice);
@@ -215,9 +215,10 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, sh, &co, sc);
     SN_TRY(sn_schedule_check_teams(cx, k, sc));
-    if (sh->rows >= sc->vector || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
-    return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u is wider than its %lld columns",
-                   sn_kern_get(cx->m, k)->name, sc->vector, (long long)sh->rows);
+    if (sh->rows % sc->vector == 0 || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
+    return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                   "kernel %s: the schedule's vector=%u does not divide its %lld columns", sn_kern_get(cx->m, k)->name,
+                   sc->vector, (long long)sh->rows);
 }
 
 /* Too few columns for lanes, unless a team of blocks keeps them. */
@@ -290,11 +291,10 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, 
     sn_schedule_open_body(cx, k, into, body, sh, sc, p, lane);
 }
 
-/* Of vector `number`; of those beyond the last one, of that. What is a multiple of V says so, or else no lanes would lie side by
+/* Of vector `number`; of those beyond the last one, of that. A multiple of V that says so, or else no lanes would lie side by
  * side where the column is taken apart (div and mod of outer loops). */
 static sn_ix first_column(sn_module *m, sn_ix number, int64_t rows, int64_t v) {
-    if (rows % v == 0) return sn_ix_scale(m, sn_ix_min(m, number, sn_ix_const(m, rows / v - 1)), v);
-    return sn_ix_min(m, sn_ix_scale(m, number, v), sn_ix_const(m, rows - v));
+    return sn_ix_scale(m, sn_ix_min(m, number, sn_ix_const(m, rows / v - 1)), v);
 }
 
 /* The loops that count tiles, outermost first; *tile: the number of the tile inside of them. */

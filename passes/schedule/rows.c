@@ -132,6 +132,12 @@ static uint32_t vectors_per_thread(const rows *ro, const sn_sched *sc) {
     return n > 1 << 20 ? 1 << 20 : (uint32_t)n;
 }
 
+/* Beside rows of threads that a header asks for. */
+static uint32_t most_threads(const sn_target *t, const sn_sched *sc) {
+    if (sc->block_y <= 1) return t->max_threads;
+    return sc->block_y < t->max_threads ? sn_pow2_floor(t->max_threads / sc->block_y) : 1;
+}
+
 /* A row that is read once and not kept: what counts is loads in flight, 80 to 128 KB on a multiprocessor of an H200, in
  * as many blocks as leave 64 registers a thread: some compute or combine while others wait for memory. Few steps beyond
  * the row's end. */
@@ -140,7 +146,7 @@ static void choose_once(const sn_target *t, const rows *ro, sn_sched *sc) {
     uint32_t bytes = sc->vector * ro->bytes, narrower = bytes && bytes < t->vector_bytes ? t->vector_bytes / bytes : 1;
     for (; narrower > 1 && 2 * loads.lo <= SN_ONCE_LOADS; narrower /= 2) loads.lo *= 2, loads.hi *= 2;
     if (loads.hi > SN_ONCE_LOADS && loads.hi > loads.lo) loads.hi = loads.lo > SN_ONCE_LOADS ? loads.lo : SN_ONCE_LOADS;
-    if (!sc->block_x) sc->block_x = SN_ONLINE_THREADS;
+    if (!sc->block_x) sc->block_x = sn_least(SN_ONLINE_THREADS, most_threads(t, sc));
     if (!sc->block_y) sc->block_y = 1;
     uint32_t n = vectors_per_thread(ro, sc), best = UINT32_MAX, spare = bytes < t->vector_bytes ? 0 : n / SN_ONCE_STEPS;
     for (uint32_t u = (uint32_t)loads.hi, pinned = sc->unroll; u >= loads.lo && !pinned; u--) {
@@ -386,6 +392,7 @@ static void fill_turns(const sn_target *t, const rows *ro, sn_sched *sc) {
 
 static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     const sn_target *t = cx->target;
+    uint32_t threads = most_threads(t, sc);
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!sc->vector) sc->vector = row_vector(cx, ro, width);
@@ -400,7 +407,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {
         sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once, ro->kept && !ro->stores);
-        while (sc->block_x < t->max_threads) {
+        while (sc->block_x < threads) {
             uint32_t n = vectors_per_thread(ro, sc);
             uint32_t most = is_packed(ro) ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
             bool too_long = n * sc->vector > most; /* halves widen */
@@ -409,7 +416,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
             if (!too_long && !idle) break;
             sc->block_x *= 2;
         }
-        if (sc->block_x > t->max_threads) sc->block_x = t->max_threads;
+        if (sc->block_x > threads) sc->block_x = threads;
         if (ro->sh->scans && ro->bytes <= SN_BANK) fill_turns(t, ro, sc);
     }
     if (!sc->block_y) {

@@ -258,7 +258,10 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     sn_window_choice c = {.of = &w, .pinned = pinned, .count_cycles = count_cycles};
     double element, contract = 0;
-    if (pinned->bands || pinned->pixels || !sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
+    if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
+    if (pinned->bands || pinned->pixels) /* whose rows have been asked before */
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: its windows are not done by %s, as its schedule says",
+                       name, pinned->bands ? "bands" : "pixels");
     consider_all(&c);
     bool said =
         pinned->block_x || pinned->vector || pinned->unroll || pinned->tile_m || pinned->tile_n || pinned->tile_k;

@@ -127,19 +127,33 @@ sn_val sn_bands_put_element(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn
     return mask.i ? sn_put_load_masked(b->m, at, buf, e, mask, zero) : sn_put_load(b->m, at, buf, e);
 }
 
-/* Where the mask holds the first of the elements is such that all of them are in the buffer. */
+enum { MOST_OVER = 2 };
+
+/* What axes add to a number: from 0 on, and at their ends as much as its range says? A range may be wider than what is there. */
+static bool adds_exactly(const binding *b, sn_ix on, const sn_axis *over, uint32_t n_over) {
+    sn_module *m = b->m;
+    sn_ix ends[MOST_OVER];
+    int64_t most;
+    sn_range r = sn_ix_range(m, on);
+    for (uint32_t i = 0; i < n_over; i++) ends[i] = sn_ix_addc(m, sn_axis_get(m, over[i])->extent, -1);
+    return r.lo == 0 && sn_ix_is_const(m, sn_ix_subst(m, on, over, ends, n_over), &most) && most == r.hi;
+}
+
+/* Where the mask holds the first of the elements is such that all of them are in the buffer. It is kept so far from the end that they are in
+ * any case; what would be kept farther away than they reach is read by its mask. */
 sn_val sn_bands_put_any(binding *b, sn_cursor at, sn_ix step, sn_ix line, sn_ix place, sn_ix lane, const sn_axis *over,
                         uint32_t n_over) {
-    enum { MOST_OVER = 2 };
     sn_module *m = b->m;
     sn_buf buf = sn_stmt_get(m, b->b.w.load)->buf;
     int64_t piece = b->b.piece, size = sn_ix_value(m, sn_buf_get(m, buf)->size);
     sn_ix none[MOST_OVER] = {sn_ix_const(m, 0), sn_ix_const(m, 0)};
+    SN_ASSERT(n_over <= MOST_OVER);
     sn_ix e = offset_of(b, at, step, line, sn_ix_add(m, place, lane)), first = sn_ix_subst(m, e, over, none, n_over);
     sn_ix on = sn_ix_sub(m, e, first);
+    if (!adds_exactly(b, on, over, n_over)) return sn_bands_put_element(b, at, step, line, place, lane);
     if (!sn_ix_is_multiple(m, first, piece)) piece = 1;
     int64_t last = (size - 1 - sn_ix_range(m, on).hi) / piece;
-    SN_ASSERT(n_over <= MOST_OVER && last >= 0);
+    SN_ASSERT(last >= 0);
     sn_ix number = sn_ix_min(m, sn_ix_max(m, sn_ix_divc(m, first, piece), none[0]), sn_ix_const(m, last));
     return sn_put_load(m, at, buf, sn_ix_fma(m, piece, number, on));
 }

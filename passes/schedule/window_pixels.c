@@ -363,7 +363,8 @@ static double count_cycles(void *of, const sn_sched *sc) {
 }
 
 static int64_t rows_of_line(void *of, const sn_sched *sc) {
-    return take_form(of, sc->vector) ? pixels_of(of, sc->tile_n) : 0;
+    sn_window_pixels p = *(const sn_window_pixels *)of;
+    return take_form(&p, sc->vector) ? pixels_of(&p, sc->tile_n) : 0;
 }
 
 /* Four lanes store neighbours of a line: where those are no whole sector, the L2 is busy for longer than with lines from shared memory (3 x 3
