@@ -86,8 +86,9 @@ static void take_figures(sn_program *p, const head *h) {
     sn_metric_count(p->metrics, SN_COUNTER_CACHE_HITS, h->pieces);
 }
 
+/* Of a folder that cannot be used whoever compiles says so. */
 static void say(sn_program *p, const sn_settings *s, const sn_cache *c) {
-    if (c->warning[0] && s->passes.print)
+    if (c->warning[0] && !c->off && s->passes.print)
         s->passes.print(s->passes.print_user, sn_strf(&p->ctx->scratch, "%s\n", c->warning));
 }
 

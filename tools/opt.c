@@ -57,8 +57,7 @@ static sn_status transform(sn_context *ctx, const opt_args *o, const sn_target *
         SN_TRY(tool_evaluate(&after, &before, ctx, *m));
         SN_TRY(tool_compare(&before, &after, ctx, *m, o->bound));
     }
-    bool dumped = o->passes.print_before || o->passes.print_after || o->passes.print_changed;
-    if (o->quiet && dumped) return SN_OK;
+    if (o->quiet) return SN_OK;
     sn_text out;
     sn_text_init(&out, &ctx->env);
     sn_module_print(&out, *m);
