@@ -28,13 +28,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 64, TEXT_SIZE = 1 << 16, MAX_RUN_BYTES = 64 << 20, NOISES = 8, HANG = 10 };
+enum { MAX_WORKERS = 64, TEXT_SIZE = 1 << 18, MAX_RUN_BYTES = 64 << 20, NOISES = 8, HANG = 10 };
 
 static const char help[] =
     "usage: sinter random [options]\n"
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
     "  --products       graphs around a product, convolution or attention, instead of any operations\n"
+    "  --headers        kernels of the graphs, with schedules in their headers that may be anything\n"
     "  --check-kernels  also look for races and the like in the kernels that a GPU would get\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"
     "  --targets=WHICH  one (default): of the GPU targets each graph takes its turn; all; none\n"
@@ -48,17 +49,23 @@ typedef struct random_args {
     random_sizes sizes;
     const char *repro;
     unsigned threads, limit;
-    bool products, check_kernels, all_targets, no_targets, print, show_help;
+    bool products, headers, check_kernels, all_targets, no_targets, print, show_help;
 } random_args;
 
 static int parse(random_args *r, int argc, char **argv) {
-    static const struct option options[] = {
-        {"n", required_argument, NULL, 'n'},       {"seed", required_argument, NULL, 's'},
-        {"sizes", required_argument, NULL, 'z'},   {"targets", required_argument, NULL, 't'},
-        {"limit", required_argument, NULL, 'l'},   {"repro", required_argument, NULL, 'r'},
-        {"threads", required_argument, NULL, 'j'}, {"print", no_argument, NULL, 'p'},
-        {"products", no_argument, NULL, 'P'},      {"check-kernels", no_argument, NULL, 'k'},
-        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"n", required_argument, NULL, 'n'},
+                                            {"seed", required_argument, NULL, 's'},
+                                            {"sizes", required_argument, NULL, 'z'},
+                                            {"targets", required_argument, NULL, 't'},
+                                            {"limit", required_argument, NULL, 'l'},
+                                            {"repro", required_argument, NULL, 'r'},
+                                            {"threads", required_argument, NULL, 'j'},
+                                            {"print", no_argument, NULL, 'p'},
+                                            {"products", no_argument, NULL, 'P'},
+                                            {"check-kernels", no_argument, NULL, 'k'},
+                                            {"headers", no_argument, NULL, 'H'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     static const char *const kinds[RANDOM_N_SIZES] = {"small", "empty", "huge"};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -88,6 +95,7 @@ static int parse(random_args *r, int argc, char **argv) {
             break;
         case 'p': r->print = true; break;
         case 'P': r->products = true; break;
+        case 'H': r->headers = true; break;
         case 'k': r->check_kernels = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;
@@ -318,7 +326,8 @@ static void compile_for(job *j, sn_graph *g, const char *target, const char *sch
         fail_job(j, message);
     }
     if (status == SN_OK) j->me->compiled++;
-    else if (may_refuse(status) && one_line(sn_error(j->ctx)) && j->args->sizes == RANDOM_HUGE) j->me->refused++;
+    else if (may_refuse(status) && one_line(sn_error(j->ctx)) && (j->args->headers || j->args->sizes == RANDOM_HUGE))
+        j->me->refused++;
     else {
         snprintf(message, sizeof message, "%.*s", SN_MESSAGE_MAX - 1,
                  sn_error(j->ctx)[0] ? sn_error(j->ctx) : "no message");
@@ -331,6 +340,12 @@ static void compile_for(job *j, sn_graph *g, const char *target, const char *sch
     if (runs && j->args->check_kernels && !strcmp(schedule, "gpu")) check_kernels(j, g, &o);
 }
 
+/* That of the kernels of a seed; NULL: the host. */
+static const char *target_of(uint64_t seed) {
+    static const char *const targets[] = {"sm_90a", "sm_80", NULL, "sm_90a:units=132", "sm_75"};
+    return targets[seed % SN_COUNT(targets)];
+}
+
 static void compile_all(job *j, sn_graph *g, uint64_t number) {
     static const char *const targets[] = {
 #define SN_TARGET(name, sm, ptx, units, shared, cluster, threads, blocks, flight, special, gbps, mhz, cache_mb, note) name,
@@ -339,6 +354,11 @@ static void compile_all(job *j, sn_graph *g, uint64_t number) {
 #undef SN_VARIANT
 #undef SN_TARGET
     };
+    if (j->args->headers) {
+        const char *target = target_of(j->seed);
+        compile_for(j, g, target, target ? "gpu" : "host");
+        return;
+    }
     compile_for(j, g, NULL, "host");
     compile_for(j, g, NULL, "gpu");
     if (j->args->products) compile_for(j, g, "sm_90a", "gpu"); /* with boxes and wgmma */
@@ -358,6 +378,16 @@ static sn_status draw_product(sn_text *out, sn_context *ctx, uint64_t seed) {
     return seed % 4 == 3 ? random_attention(out, ctx, seed) : random_product(out, ctx, seed);
 }
 
+/* Kernels whose text is too long are left out. */
+static sn_status add_headers(const text_args *a, sn_context *ctx) {
+    sn_text t;
+    sn_text_init(&t, &ctx->env);
+    SN_TRY(random_headers(&t, ctx, a->text, target_of(a->seed), a->seed));
+    if (t.n < TEXT_SIZE) snprintf(a->text, TEXT_SIZE, "%s", t.s);
+    sn_text_free(&t);
+    return SN_OK;
+}
+
 static sn_status make_text(sn_context *ctx, void *user) {
     text_args *a = user;
     sn_text t;
@@ -365,7 +395,7 @@ static sn_status make_text(sn_context *ctx, void *user) {
     SN_TRY(a->args->products ? draw_product(&t, ctx, a->seed) : random_graph(&t, ctx, a->seed, a->args->sizes));
     snprintf(a->text, TEXT_SIZE, "%s", t.s ? t.s : "");
     sn_text_free(&t);
-    return SN_OK;
+    return a->args->headers && a->args->sizes != RANDOM_HUGE ? add_headers(a, ctx) : SN_OK;
 }
 
 static void run_graph(job *j, uint64_t number) {

@@ -358,7 +358,7 @@ SN_API sn_node sn_flip(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *a
 /* Add low[k] and high[k] elements of `value` around axis k (rank numbers each); negative numbers crop. */
 SN_API sn_node sn_pad(sn_graph *g, sn_node x, const int64_t *low, const int64_t *high, double value);
 SN_API sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis);
-/* out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis; equal ranks. An index is an integer tensor; a negative
+/* out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis; equal ranks. An index is i64, i32, u64 or u32; a negative
  * one counts from the end. One outside the axis is the caller's mistake: kernels read the nearest element, the
  * evaluator fails. An axis without elements has none to read: refused, unless the result has no elements either. */
 SN_API sn_node sn_gather(sn_graph *g, sn_node x, sn_node index, int64_t axis);
@@ -489,8 +489,8 @@ SN_API sn_node sn_cross_entropy(sn_graph *g, sn_node x, sn_node target);
 /* ---- outputs: numbered from 0 in the order of these calls ---- */
 
 SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
-/* The value is in the storage of `input` (same shape and dtype) when the program has run; every use of the input in the graph sees
- * the old value. Where nothing reads that any more it is computed in place, and of an input that is its own copy but for some rows
+/* The value is in the storage of `input` (contiguous, same shape and dtype) when the program has run; every use of the input in
+ * the graph sees the old value. Where nothing reads that any more it is computed in place, and of an input that is its own copy but for some rows
  * (scatter) these rows alone are written. What a run that fails leaves there is anything. */
 SN_API sn_status sn_output_writes(sn_graph *g, const char *name, sn_node x, sn_node input);
 
