@@ -135,21 +135,40 @@ static sn_stmt element_threads(const batcher *b, const member *e) {
     return r->op == SN_LOP_LOOP && r->kind == SN_AXIS_BLOCK_X && !r->next.i ? t : (sn_stmt){0};
 }
 
-/* The loop `threads` gets an `if` around its whole region, unless one stands there: elements beyond n do not exist. */
-static void put_guard(batcher *b, member *e, sn_stmt threads, int64_t n) {
+/* Of the first element of a thread. */
+static sn_ix start_of(const batcher *b, const member *e, sn_stmt threads) {
     sn_module *m = b->m;
-    sn_stmt first = sn_stmt_get(m, threads)->first, last = sn_stmt_get(m, threads)->last;
-    if (!first.i || sn_stmt_get(m, first)->op == SN_LOP_IF || sn_stmt_get(m, last)->op == SN_LOP_IF) return;
     uint32_t v = sn_kern_get(m, e->k)->sched.vector;
     sn_ix g = sn_ix_axis(m, sn_stmt_axis(m, sn_stmt_get(m, threads)->parent)),
           t = sn_ix_axis(m, sn_stmt_axis(m, threads));
-    sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, e->threads_x), t), v ? v : 1);
-    e->guard = sn_put_if(m, sn_at_before(m, first), start, sn_ix_const(m, n));
+    return sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, g, e->threads_x), t), v ? v : 1);
+}
+
+/* The loop `threads` gets an `if` around its whole region: elements beyond n do not exist. */
+static void put_guard(batcher *b, member *e, sn_stmt threads, int64_t n) {
+    sn_module *m = b->m;
+    sn_stmt first = sn_stmt_get(m, threads)->first;
+    e->guard = sn_put_if(m, sn_at_before(m, first), start_of(b, e, threads), sn_ix_const(m, n));
     for (sn_stmt s = first, next; s.i; s = next) {
         next = sn_next(m, s);
         sn_stmt_unlink(m, s);
         sn_stmt_insert(m, sn_at_end(e->k, e->guard), s);
     }
+}
+
+/* Does an `if` begin the region or end it? Then it is one of elements that do not exist, or another shape than those that are made alike. */
+static bool is_tested(const batcher *b, sn_stmt threads) {
+    const sn_stmt_rec *r = sn_stmt_get(b->m, threads);
+    return !r->first.i || sn_stmt_get(b->m, r->first)->op == SN_LOP_IF || sn_stmt_get(b->m, r->last)->op == SN_LOP_IF;
+}
+
+/* Is all of the region in an `if` that lets no element beyond n through? */
+static bool is_guarded(const batcher *b, const member *e, sn_stmt threads, int64_t n) {
+    const sn_stmt_rec *r = sn_stmt_get(b->m, threads), *in = r->first.i ? sn_stmt_get(b->m, r->first) : r;
+    int64_t bound;
+    if (!r->first.i) return true;
+    return r->first.i == r->last.i && in->op == SN_LOP_IF && sn_ix_eq(in->ix, start_of(b, e, threads)) &&
+           sn_ix_is_const(b->m, in->bound, &bound) && bound <= n;
 }
 
 static void drop_guard(batcher *b, member *e) {
@@ -176,7 +195,7 @@ static void widen(batcher *b, member *e, sn_stmt threads, uint32_t to) {
     for (sn_stmt s = sn_stmt_get(m, threads)->first; s.i; s = sn_next(m, s)) sn_stmt_subst(m, s, axes, with, 2);
     e->blocks = (n + to - 1) / to;
     e->threads_x = sn_kern_get(m, e->k)->sched.block_x = to;
-    put_guard(b, e, threads, n);
+    if (!is_guarded(b, e, threads, n)) put_guard(b, e, threads, n);
     e->guard = (sn_stmt){0}; /* needed from now on */
     b->changed = true;
 }
@@ -196,7 +215,8 @@ static void make_alike(batcher *b) {
         if (e->wide || !threads.i || count[e->level] < 2) continue;
         if (e->threads_x < widest[e->level] && sn_kern_get(b->m, e->k)->sched.vector <= 1)
             widen(b, e, threads, widest[e->level]);
-        else put_guard(b, e, threads, e->blocks * e->threads_x * sn_kern_get(b->m, e->k)->sched.vector);
+        else if (!is_tested(b, threads))
+            put_guard(b, e, threads, e->blocks * e->threads_x * sn_kern_get(b->m, e->k)->sched.vector);
     }
 }
 

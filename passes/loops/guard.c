@@ -181,9 +181,15 @@ static bool box_stays_inside(sn_module *m, sn_stmt s, sn_ix size) {
     return last < sn_ix_range(m, size).lo;
 }
 
+/* Positions from which what is accessed is in the buffer, counted from 0. */
+static sn_ix positions(sn_module *m, const sn_stmt_rec *access) {
+    sn_ix size = sn_buf_get(m, access->buf)->size;
+    return access->op == SN_LOP_PREFETCH ? sn_ix_addc(m, sn_ix_sub(m, size, access->bound), 1) : size;
+}
+
 static bool stays_inside(sn_module *m, sn_stmt s) {
     const sn_stmt_rec *access = sn_stmt_get(m, s);
-    sn_ix size = sn_buf_get(m, access->buf)->size;
+    sn_ix size = positions(m, access);
     if (sn_ix_in(m, access->ix, size) || box_stays_inside(m, s, size)) return true;
     facts f = {.m = m};
     find_facts(&f, access);
@@ -195,15 +201,17 @@ static bool stays_inside(sn_module *m, sn_stmt s) {
 
 static void test(sn_module *m, sn_stmt s) {
     sn_stmt_rec *r = sn_stmt_get(m, s);
-    const sn_buf_rec *b = sn_buf_get(m, r->buf);
     sn_cursor at = sn_at_before(m, s);
-    sn_val inside = sn_put_in(m, at, r->ix, b->size), mask = sn_stmt_mask(r);
+    sn_val inside = sn_put_in(m, at, r->ix, positions(m, r)), mask = sn_stmt_mask(r), zero = {0};
     if (mask.i) inside = sn_put_op2(m, at, SN_LOP_AND, mask, inside);
-    sn_val with = r->op == SN_LOP_STORE ? r->in[0] : mask.i ? r->in[1] : sn_put_const(m, at, b->dtype, 0);
-    r->in = SN_NEWN(&m->arena, sn_val, 2);
-    r->in[0] = r->op == SN_LOP_STORE ? with : inside;
-    r->in[1] = r->op == SN_LOP_STORE ? inside : with;
-    r->n_in = 2;
+    else if (r->op == SN_LOP_LOAD) zero = sn_put_const(m, at, sn_buf_get(m, r->buf)->dtype, 0);
+    uint32_t n = sn_lops[r->op].n_in;
+    sn_val *in = SN_NEWN(&m->arena, sn_val, 2);
+    if (n) in[0] = r->in[0]; /* what is stored */
+    in[n] = inside;
+    if (r->op == SN_LOP_LOAD) in[1] = mask.i ? r->in[1] : zero;
+    r->in = in;
+    r->n_in = r->op == SN_LOP_PREFETCH ? 1 : 2;
     r->has_mask = true;
 }
 

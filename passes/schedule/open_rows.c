@@ -15,7 +15,7 @@ uint32_t sn_schedule_open_vector(int64_t row, uint32_t bytes, uint32_t v) {
 }
 
 bool sn_schedule_has_open_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
-    return !cx->target->is_gpu && sn_last_outer_extent(cx, sh) % sc->vector;
+    return !cx->target->is_gpu && sh->outer.n && sn_last_outer_extent(cx, sh) % sc->vector;
 }
 
 int64_t sn_schedule_open_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
