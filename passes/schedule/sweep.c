@@ -193,6 +193,7 @@ sn_status sn_schedule_sweep_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
     sweep sw;
     sn_sched one = *pinned;
     (void)k;
+    if (pinned->teams || pinned->cluster > 1) return SN_OK; /* blocks of a sweep have nothing in common */
     if (!look(&sw, cx, sh)) return SN_OK;
     one.cls = SN_SCHED_OUTER;
     if (!one.vector) one.vector = lanes_of(&sw);
