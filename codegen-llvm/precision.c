@@ -73,37 +73,39 @@ static bool is_place(const sn_gen *g, sn_val mask) {
     return s && s->op == SN_LOP_IN && !sn_ix_uses_vals(g->m, s->ix);
 }
 
-/* Is the value a sum of exponentials, by threads and by loops? */
-static bool is_sum_of_exp(const sn_gen *g, sn_val v) {
+/* The exponential of which v is the sum, by threads and by loops; NULL: it is something else. */
+static const sn_stmt_rec *summed_exp(const sn_gen *g, sn_val v) {
+    bool sum = false;
     for (uint32_t depth = DEPTH; depth; depth--) {
         const sn_stmt_rec *s = def_of(g, v);
-        if (!s) return false;
-        if (s->op == SN_LOP_EXP) return true;
+        if (!s) break;
+        if (s->op == SN_LOP_EXP) return sum ? s : NULL;
         if (s->op == SN_LOP_CAST) v = s->in[0];
         else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
         else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_SUM)
-            v = sn_stmt_get(g->m, s->last)->in[0];
-        else return false;
+            v = sn_stmt_get(g->m, s->last)->in[0], sum = true;
+        else break;
     }
-    return false;
+    return NULL;
 }
 
 /* A quotient by the sum that ends as a half is 0 below 2^-126, too. */
 static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
     if (s->op == SN_LOP_SELECT) return operand > 0 && is_place(g, s->in[0]) && g->term[s->result.i];
-    if (s->op == SN_LOP_DIV) return operand == 0 && g->coarse[s->result.i] && is_sum_of_exp(g, s->in[1]);
+    if (s->op == SN_LOP_DIV) return operand == 0 && g->coarse[s->result.i] && summed_exp(g, s->in[1]);
     if (s->op != SN_LOP_YIELD) return false;
     const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
     return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
 }
 
-/* What the registers or the shared memory that a load finds it in have been given; none: not by one store. */
-static sn_val given(const sn_gen *g, sn_buf b) {
+/* What the registers or the shared memory that the load finds it in have been given before it; none: not by one store. */
+static sn_val given(const sn_gen *g, const sn_stmt_rec *load) {
     sn_val v = {0};
     uint32_t n = 0;
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (r->op == SN_LOP_STORE && r->buf.i == b.i) v = r->in[0], n++;
+        if (r == load) break;
+        if (r->op == SN_LOP_STORE && r->buf.i == load->buf.i) v = r->in[0], n++;
     }
     return n == 1 ? v : (sn_val){0};
 }
@@ -139,10 +141,8 @@ static bool are_alike(const sn_gen *g, sn_val a, sn_val b, uint32_t *left) {
     if (a.i == b.i) return true;
     --*left;
     if (walk_the_same(g, s, t)) return true;
-    if (s->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, s->buf)))
-        return are_alike(g, given(g, s->buf), b, left);
-    if (t->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, t->buf)))
-        return are_alike(g, a, given(g, t->buf), left);
+    if (s->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, s->buf))) return are_alike(g, given(g, s), b, left);
+    if (t->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, t->buf))) return are_alike(g, a, given(g, t), left);
     bool alike = s->op == t->op && s->n_in == t->n_in && is_scalar(s) && s->dtype == t->dtype;
     if (alike && s->op == SN_LOP_CONST) alike = s->f == t->f && s->i == t->i;
     for (uint32_t k = 0; k < s->n_in && alike; k++) alike = are_alike(g, s->in[k], t->in[k], left);
@@ -172,6 +172,28 @@ static void agree_on_terms(sn_gen *g) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (r->op == SN_LOP_EXP) g->term[r->result.i] = false;
     }
+}
+
+/* Is v the weight of a sumexp of elements that weigh 1 each? */
+static bool is_weight(const sn_gen *g, sn_val v) {
+    for (uint32_t depth = DEPTH; depth; depth--) {
+        const sn_stmt_rec *s = def_of(g, v);
+        if (!s) break;
+        if (s->op == SN_LOP_CONST) return s->f == 1;
+        if (s->op == SN_LOP_CAST) v = s->in[0];
+        else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
+        else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_SUMEXP && v.i == s->result.i + 1)
+            v = sn_stmt_get(g->m, s->last)->in[1];
+        else break;
+    }
+    return false;
+}
+
+/* Is v a sum of exponentials of which the largest is 1? Its reciprocal is an ordinary number then. */
+static bool is_middle(const sn_gen *g, sn_val v) {
+    const sn_stmt_rec *s = def_of(g, v), *e = summed_exp(g, v);
+    if (e) return is_shifted_exp(g, e);
+    return s && s->op == SN_LOP_REDUCE && is_weight(g, v);
 }
 
 static void not_coarse(void *user, sn_ix atom) {
@@ -256,6 +278,7 @@ static void visit(sn_gen *g, sn_stmt id) {
         g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
     if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = divisor_of(g, s->in[1]);
+    if (s->op == SN_LOP_DIV) g->middle[s->in[1].i] = is_middle(g, s->in[1]);
     if (s->op == SN_LOP_EXP) g->term[s->result.i] = g->term[s->result.i] && is_shifted_exp(g, s);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
@@ -269,6 +292,7 @@ void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->term = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->middle = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->positive = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = g->term[i] = true;
     visit_region(g, g->k->last);
