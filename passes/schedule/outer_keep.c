@@ -96,7 +96,7 @@ static double meeting(const keeper *ke, const tile *ti) {
 static double of_long(const keeper *ke, const tile *ti) {
     double wide = ti->x * ti->vector * ke->bytes, cost = 1 + meeting(ke, ti);
     if (ti->whole) return cost;
-    if (ke->askew) cost *= 1 + SN_SECTOR / wide;
+    if (ke->askew) cost *= 1 + SN_COLUMNS_ASKEW / 100.0 * SN_SECTOR / wide;
     for (double line = wide; line < SN_LINE; line *= 2) cost *= SN_COLUMNS_SECTOR / 100.0;
     return cost;
 }
