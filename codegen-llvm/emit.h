@@ -15,6 +15,7 @@ typedef struct sn_em {
     LLVMValueRef fn; /* function under construction */
     bool calls;      /* long operations become calls of functions that the module makes once */
     bool stays;      /* the last operand of the value under construction is that of several iterations (GPU) */
+    bool middle;     /* ... and it is neither large nor small */
     bool coarse;     /* the value under construction ends as a half: 17 good bits do (GPU) */
     bool blunt;      /* ... and it is added to a number: an error of 2^-18 does (GPU) */
     bool term;       /* it is a term of a sum that has terms of about 1 (GPU) */

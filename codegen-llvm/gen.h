@@ -144,6 +144,7 @@ typedef struct sn_gen {
     bool *varies;          /* by sn_val: differs between lanes of the current vector axis */
     bool *coarse, *blunt;  /* by sn_val: see precision.c */
     bool *term;            /* by sn_val: the same */
+    bool *middle;          /* by sn_val: a divisor that is a sum of exponentials of which the largest is 1 */
     uint8_t *positive;     /* by sn_val: sn_gen_positive, of a divisor */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     int64_t beyond;        /* the tests that are known to hold do so for as many positions more */

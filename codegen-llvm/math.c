@@ -129,9 +129,14 @@ lv sn_math_div(sn_em *em, const lv *in) {
 }
 
 /* By a divisor that several lanes or iterations share: 1/b once, then a product each. b is scaled to where its reciprocal is a normal
- * number; 2 units, as div.full. Of f64, by sums of exponentials alone (statement.c): a division is eight products and a branch, which
+ * number, unless it is known to be there; 2 units, as div.full. Of f64, by sums of exponentials alone (statement.c): a division is eight products and a branch, which
  * nothing is computed across. */
 static lv div_by_shared(sn_em *em, lv a, lv b) {
+    if (em->middle) {
+        lv both[] = {a, sn_math_rcp_normal(em, b)};
+        sn_em_unify(em, both, 2);
+        return em_mul(em, both[0], both[1]);
+    }
     double large = sn_em_is64(b) ? 0x1p512 : 0x1p64;
     lv scale = sn_math_scale_to_middle(em, em_abs(em, b), large, large);
     lv r = sn_em_rcp(em, em_mul(em, b, scale));

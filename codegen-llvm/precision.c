@@ -7,8 +7,9 @@
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
  *
- * A value is a term when it is the one exponential of the kernel, all that it is used for is a sum, and it is e^(x - m), m the maximum of x
- * that may have something else in place of infinities: one term is 1, and it is as exact as a term of sumexp (docs/ARCHITECTURE.md, Numerics).
+ * A value is a term when all that it is used for is a sum, or a half that the sum divides, and it is e^(x - m), m the maximum of x, loaded or
+ * computed, that may have something else in place of infinities: one term is 1, and it is as exact as a term of sumexp (docs/ARCHITECTURE.md,
+ * Numerics). All exponentials of a kernel are terms, or none is.
  *
  * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
  * of gelu are: then its own zeros need not be exact to the last place, for the sum does not show them.
@@ -61,7 +62,7 @@ static bool use_is_blunt(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand
 }
 
 static const sn_stmt_rec *def_of(const sn_gen *g, sn_val v) {
-    sn_stmt def = sn_val_get(g->m, v)->def;
+    sn_stmt def = v.i ? sn_val_get(g->m, v)->def : (sn_stmt){0};
     return def.i ? sn_stmt_get(g->m, def) : NULL;
 }
 
@@ -72,68 +73,127 @@ static bool is_place(const sn_gen *g, sn_val mask) {
     return s && s->op == SN_LOP_IN && !sn_ix_uses_vals(g->m, s->ix);
 }
 
+/* The exponential of which v is the sum, by threads and by loops; NULL: it is something else. */
+static const sn_stmt_rec *summed_exp(const sn_gen *g, sn_val v) {
+    bool sum = false;
+    for (uint32_t depth = DEPTH; depth; depth--) {
+        const sn_stmt_rec *s = def_of(g, v);
+        if (!s) break;
+        if (s->op == SN_LOP_EXP) return sum ? s : NULL;
+        if (s->op == SN_LOP_CAST) v = s->in[0];
+        else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
+        else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_SUM)
+            v = sn_stmt_get(g->m, s->last)->in[0], sum = true;
+        else break;
+    }
+    return NULL;
+}
+
+/* A quotient by the sum that ends as a half is 0 below 2^-126, too. */
 static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
     if (s->op == SN_LOP_SELECT) return operand > 0 && is_place(g, s->in[0]) && g->term[s->result.i];
+    if (s->op == SN_LOP_DIV) return operand == 0 && g->coarse[s->result.i] && summed_exp(g, s->in[1]);
     if (s->op != SN_LOP_YIELD) return false;
     const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
     return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
 }
 
-/* What the registers or the shared memory that a load finds it in have been given; none: not by one store. */
-static sn_val given(const sn_gen *g, sn_buf b) {
+/* What the registers or the shared memory that the load finds it in have been given before it; none: not by one store. */
+static sn_val given(const sn_gen *g, const sn_stmt_rec *load) {
     sn_val v = {0};
     uint32_t n = 0;
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (r->op == SN_LOP_STORE && r->buf.i == b.i) v = r->in[0], n++;
+        if (r == load) break;
+        if (r->op == SN_LOP_STORE && r->buf.i == load->buf.i) v = r->in[0], n++;
     }
     return n == 1 ? v : (sn_val){0};
 }
 
-/* The load that v, or the maximum that v is, is of; NULL: it is computed. */
-static const sn_stmt_rec *load_of(const sn_gen *g, sn_val v) {
-    for (uint32_t depth = DEPTH; v.i && depth; depth--) {
+/* What v is behind conversions and tests of places; `over`: and behind the maximum that it is. */
+static sn_val source_of(const sn_gen *g, sn_val v, bool over) {
+    for (uint32_t depth = DEPTH; depth; depth--) {
         const sn_stmt_rec *s = def_of(g, v);
-        if (!s || s->op == SN_LOP_LOAD) return s;
+        if (!s) break;
         if (s->op == SN_LOP_CAST) v = s->in[0];
         else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
-        else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_MAX)
+        else if (over && s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_MAX)
             v = sn_stmt_get(g->m, s->last)->in[0];
-        else return NULL;
+        else break;
     }
-    return NULL;
-}
-
-/* Where registers and shared memory have it from. */
-static const sn_stmt_rec *behind(const sn_gen *g, const sn_stmt_rec *load) {
-    bool local = load && sn_buf_is_local(sn_buf_get(g->m, load->buf));
-    return local ? load_of(g, given(g, load->buf)) : NULL;
+    return v;
 }
 
 /* Do both loads walk the same elements, as far as their ends show it? */
 static bool walk_the_same(const sn_gen *g, const sn_stmt_rec *a, const sn_stmt_rec *b) {
-    if (!a || !b || a->buf.i != b->buf.i) return false;
+    if (a->op != SN_LOP_LOAD || b->op != SN_LOP_LOAD || a->buf.i != b->buf.i) return false;
     sn_range one = sn_ix_range(g->m, a->ix), two = sn_ix_range(g->m, b->ix);
     return one.lo == two.lo && one.hi == two.hi;
 }
 
+static bool is_scalar(const sn_stmt_rec *s) { return s->op < SN_N_LOPS || s->op == SN_LOP_CONST; }
+
+/* Are both the same function of the same elements? *left: pairs that may still be looked at. */
+static bool are_alike(const sn_gen *g, sn_val a, sn_val b, uint32_t *left) {
+    a = source_of(g, a, false), b = source_of(g, b, false);
+    const sn_stmt_rec *s = def_of(g, a), *t = def_of(g, b);
+    if (!s || !t || !*left) return false;
+    if (a.i == b.i) return true;
+    --*left;
+    if (walk_the_same(g, s, t)) return true;
+    if (s->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, s->buf))) return are_alike(g, given(g, s), b, left);
+    if (t->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, t->buf))) return are_alike(g, a, given(g, t), left);
+    bool alike = s->op == t->op && s->n_in == t->n_in && is_scalar(s) && s->dtype == t->dtype;
+    if (alike && s->op == SN_LOP_CONST) alike = s->f == t->f && s->i == t->i;
+    for (uint32_t k = 0; k < s->n_in && alike; k++) alike = are_alike(g, s->in[k], t->in[k], left);
+    return alike;
+}
+
 /* Is the value e^(x - m), m the maximum of x? */
 static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s) {
+    enum { MOST = 64 };
     const sn_stmt_rec *sub = s->op == SN_LOP_EXP ? def_of(g, s->in[0]) : NULL;
     const sn_stmt_rec *m = sub && sub->op == SN_LOP_SUB ? def_of(g, sub->in[1]) : NULL;
     sn_val most = m ? sub->in[1] : (sn_val){0};
+    uint32_t left = MOST;
     if (m && m->op == SN_LOP_SELECT) most = m->in[2], m = def_of(g, most);
     if (!m || m->op != SN_LOP_REDUCE) return false;
-    const sn_stmt_rec *x = load_of(g, sub->in[0]), *y = load_of(g, most);
-    return walk_the_same(g, x, y) || walk_the_same(g, behind(g, x), y) || walk_the_same(g, behind(g, x), behind(g, y));
+    return are_alike(g, sub->in[0], source_of(g, most, true), &left);
 }
 
-/* Has the kernel no other exponential? Two of the same element would be one, where registers have that. */
-static bool is_only_exp(const sn_gen *g) {
-    uint32_t n = 0;
-    for (sn_stmt s = g->k->first; s.i && n < 2; s = sn_stmt_walk_next(g->m, s))
-        n += sn_stmt_get(g->m, s)->op == SN_LOP_EXP;
-    return n < 2;
+/* Exponentials of one kernel are terms together, or none is: two of the same element are one where registers have that. */
+static void agree_on_terms(sn_gen *g) {
+    bool all = true;
+    for (sn_stmt s = g->k->first; s.i && all; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op == SN_LOP_EXP) all = g->term[r->result.i];
+    }
+    for (sn_stmt s = g->k->first; s.i && !all; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (r->op == SN_LOP_EXP) g->term[r->result.i] = false;
+    }
+}
+
+/* Is v the weight of a sumexp of elements that weigh 1 each? */
+static bool is_weight(const sn_gen *g, sn_val v) {
+    for (uint32_t depth = DEPTH; depth; depth--) {
+        const sn_stmt_rec *s = def_of(g, v);
+        if (!s) break;
+        if (s->op == SN_LOP_CONST) return s->f == 1;
+        if (s->op == SN_LOP_CAST) v = s->in[0];
+        else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
+        else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_SUMEXP && v.i == s->result.i + 1)
+            v = sn_stmt_get(g->m, s->last)->in[1];
+        else break;
+    }
+    return false;
+}
+
+/* Is v a sum of exponentials of which the largest is 1? Its reciprocal is an ordinary number then. */
+static bool is_middle(const sn_gen *g, sn_val v) {
+    const sn_stmt_rec *s = def_of(g, v), *e = summed_exp(g, v);
+    if (e) return is_shifted_exp(g, e);
+    return s && s->op == SN_LOP_REDUCE && is_weight(g, v);
 }
 
 static void not_coarse(void *user, sn_ix atom) {
@@ -218,7 +278,8 @@ static void visit(sn_gen *g, sn_stmt id) {
         g->term[s->in[k].i] &= use_is_term(g, s, k);
     }
     if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = divisor_of(g, s->in[1]);
-    if (s->op == SN_LOP_EXP) g->term[s->result.i] = g->term[s->result.i] && is_only_exp(g) && is_shifted_exp(g, s);
+    if (s->op == SN_LOP_DIV) g->middle[s->in[1].i] = is_middle(g, s->in[1]);
+    if (s->op == SN_LOP_EXP) g->term[s->result.i] = g->term[s->result.i] && is_shifted_exp(g, s);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
@@ -231,7 +292,9 @@ void sn_gen_find_coarse(sn_gen *g) {
     g->coarse = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->blunt = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->term = SN_NEWN(g->arena, bool, g->m->vals.count);
+    g->middle = SN_NEWN(g->arena, bool, g->m->vals.count);
     g->positive = SN_NEWN(g->arena, uint8_t, g->m->vals.count);
     for (uint32_t i = 0; i < g->m->vals.count; i++) g->coarse[i] = g->blunt[i] = g->term[i] = true;
     visit_region(g, g->k->last);
+    agree_on_terms(g);
 }

@@ -157,10 +157,11 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     em->blunt = g->gpu && g->blunt[s->result.i];
     em->term = g->gpu && s->op == SN_LOP_EXP && g->term[s->result.i];
     em->stays = divisor_stays(g, s);
+    em->middle = s->op == SN_LOP_DIV && g->middle[s->in[1].i];
     lv x = quotient_of_exp(g, s);
     if (!x) x = sn_gen_byte_op(g, s->op, from, in, s->n_in);
     if (!x) x = sn_math_op(em, s->op, from, in, s->n_in);
-    em->coarse = em->blunt = em->term = em->stays = false;
+    em->coarse = em->blunt = em->term = em->stays = em->middle = false;
     return x;
 }
 

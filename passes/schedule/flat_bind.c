@@ -141,12 +141,13 @@ static void store_whole(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
     copy_element(f, into, i, sn_ix_fma(m, v, number, lane), place, (sn_val){0});
 }
 
-/* Element p of what is left at both ends of such lines: together a vector. */
+/* Element p of what is left at both ends of such lines: together a vector. Threads that have none ask for no room behind the last line. */
 static void store_ends(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
     sn_module *m = f->m;
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     int64_t wide = f->groups * b->group, v = b->vector;
-    sn_ix line = sn_ix_divc(m, p, v), e = sn_ix_modc(m, p, v);
+    sn_ix last = sn_ix_const(m, lines_of(b) - 1);
+    sn_ix line = sn_ix_min(m, sn_ix_divc(m, p, v), last), e = sn_ix_modc(m, p, v);
     sn_ix start = sn_ix_fma(m, wide, f->g, start_of_line(f, i, line)), lead = sn_ix_modc(m, start, v);
     into = sn_put_if(m, sn_at_end(f->k, into), sn_ix_addc(m, lead, -1), sn_ix_const(m, v));
     e = sn_ix_fma(m, wide - v, sn_ix_divc(m, sn_ix_add(m, e, lead), v), e);

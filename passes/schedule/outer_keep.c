@@ -18,7 +18,7 @@
  *   single halves                                 twice the instructions, and stores of parts of words
  *   exchange over y                               each step as much as some elements of a thread
  *   shared memory                                 each element is stored there and loaded again
- *   rows that begin anywhere                      a sector more for each line of a tile
+ *   rows that begin anywhere                      a sector more for each line of a tile, of more than the L2 has 2.6
  *
  * Columns of few elements may be as many as threads of a block, each in the registers of one thread: no exchange, and all of it in
  * flight at once. Too few of them for all multiprocessors are left to threads that share them. Few columns that lie side by side and
@@ -41,9 +41,10 @@ typedef struct tile {
 typedef struct keeper {
     const sn_target *t;
     const sn_schedule_shape *sh;
-    uint32_t bytes, kept;    /* of the smallest element; of all that is kept of an element */
-    double needed;           /* bytes in flight: half of them where as much is stored */
-    bool is_short, askew;    /* columns of few elements; their rows do not begin at sectors */
+    uint32_t bytes, kept; /* of the smallest element; of all that is kept of an element */
+    double needed;        /* bytes in flight: half of them where as much is stored */
+    bool is_short, askew; /* columns of few elements; their rows do not begin at sectors */
+    double parts; /* sectors that a line takes more then: memory reads what is not written of one, the L2 has it */
     uint32_t states, values; /* bytes that the largest reduction carries of a column; how many values that is */
     uint32_t vector;         /* elements of the widest accesses */
     tile best;
@@ -96,7 +97,7 @@ static double meeting(const keeper *ke, const tile *ti) {
 static double of_long(const keeper *ke, const tile *ti) {
     double wide = ti->x * ti->vector * ke->bytes, cost = 1 + meeting(ke, ti);
     if (ti->whole) return cost;
-    if (ke->askew) cost *= 1 + SN_SECTOR / wide;
+    if (ke->askew) cost *= 1 + ke->parts * SN_SECTOR / wide;
     for (double line = wide; line < SN_LINE; line *= 2) cost *= SN_COLUMNS_SECTOR / 100.0;
     return cost;
 }
@@ -229,6 +230,8 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     if (!ke.t->is_gpu || !ke.kept || !bytes) return false;
     ke.is_short = sh->max_count <= SN_SHORT_COLUMN;
     ke.askew = sn_last_outer_extent(cx, sh) * bytes % SN_SECTOR != 0;
+    bool in_cache = 2 * sn_mul_clamped(sn_mul_clamped(sh->rows, sh->max_count), bytes) <= (int64_t)ke.t->cache_bytes;
+    ke.parts = in_cache ? 1 : SN_COLUMNS_ASKEW / 100.0;
     look_at_states(&ke, cx->m, sh);
     ke.vector = vector;
     weigh_tiles(&ke, vector, 1);

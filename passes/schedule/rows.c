@@ -28,6 +28,7 @@ typedef struct rows {
     bool positions;     /* a reduction carries positions: argmax */
     bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
     bool weighs;        /* a reduction is sumexp */
+    bool exp;           /* an exponential is computed of each element */
     bool once;          /* one reduction: nothing of a row is read again */
     bool alone;         /* ... of one combiner */
 } rows;
@@ -40,11 +41,12 @@ static bool carries(const sn_stmt_rec *nest, sn_comb_second what) {
     return false;
 }
 
-static void count_stores(rows *ro, const sn_module *m, sn_stmt nest) {
+static void look_at_nest(rows *ro, const sn_module *m, sn_stmt nest) {
     sn_stmt end = sn_stmt_walk_skip(m, nest);
     for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op == SN_LOP_STORE) ro->stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        ro->exp |= r->op == SN_LOP_EXP;
     }
 }
 
@@ -94,7 +96,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
         ro.positions |= r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION);
         if (r->op == SN_LOP_REDUCE && carried(m, r) > ro.states) ro.states = carried(m, r);
         ro.exchanges += r->op == SN_LOP_REDUCE;
-        count_stores(&ro, m, nest->top);
+        look_at_nest(&ro, m, nest->top);
     }
     ro.online = sh->n_nests == 1 && carries(sn_stmt_get(m, sh->nests[0].top), SN_SECOND_WEIGHT);
     ro.once = sh->n_nests == 1 && !sh->scans && sn_stmt_get(m, sh->nests[0].top)->op == SN_LOP_REDUCE;
@@ -297,9 +299,11 @@ static bool has_room(const rows *ro) {
     return !ro->kept || ro->sh->max_count + odd <= sn_row_registers(ro->kept);
 }
 
-/* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. */
+/* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. So have long
+ * rows of f64 of which exponentials are added up: these take as long as a third of the loads, and of more blocks some load meanwhile. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
     bool wide = ro->divisor % 2 == 0 && ro->sh->ops > SN_FEW_OPS;
+    if (ro->widest > SN_WORD && ro->exp && ro->sh->max_count > SN_LONG_DOUBLES && ro->divisor % 2 == 0) return false;
     if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && wide) return false;
     if (ro->kept == 2 && ro->sh->max_count > SN_ALONE_HALVES) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
