@@ -131,7 +131,9 @@ sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
     sn_nd keys = keys_of(m, index, rows), sorted = sn_graph_node(m, SN_OP_SORT, &keys, 1, &axis, 1);
     keys = sn_graph_project(m, sorted, 0);
     sn_ix as_rows[] = {type.shape[0], sn_ix_product(m, type.shape + 1, type.rank - 1)};
-    sn_nd v = sn_graph_reshape(m, rows_at(m, updates, sn_graph_project(m, sorted, 1)), as_rows, 2);
+    /* Each is read RUN times over: made once, and side by side. */
+    sn_nd v = sn_graph_copied(m, rows_at(m, updates, sn_graph_project(m, sorted, 1)));
+    v = sn_graph_reshape(m, v, as_rows, 2);
     v = sn_graph_reshape(m, sums_of_runs(m, c, keys, v, count), type.shape, type.rank);
     sn_nd is_last = sn_graph_binary(m, SN_OP_NE, padded(m, keys, 0, -1, 1, -1), keys);
     sn_nd to = node(m, SN_OP_WHERE, is_last, keys, sn_dec_scalar(m, keys, (double)rows));
