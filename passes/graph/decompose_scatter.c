@@ -7,6 +7,9 @@
  *     %c = the sums of the groups' last keys     added up alike, until one group is left; v[i] += c of the group before, where its
  *                                                last key is that of i
  *     %y = scatter %x, %last, x[keys] + v        %last: keys[i] where i is the last of its key, else R, which is dropped: [R, 0, 2]
+ *   or, where rows are no more than updates,
+ *     %p = scatter -1, %last, iota               of each row the position of its last key, -1: none
+ *     %y = x + v[p]                              v is made for these positions alone
  *
  * The sort is stable, and what is added up are sums over the updates of a row in their order, so that the same operands give the
  * same bits in each run. What v is at others than the last of a key nobody reads. Halves are summed and multiplied in f32. Nothing
@@ -21,7 +24,8 @@
 #include "ir/graph/build.h"
 #include "ir/ops/scalar.h"
 
-enum { RUN = 16 };
+/* Updates of a group, each of which is added up for all of them; groups of a group of these, which are few: there launches take longer. */
+enum { RUN = 16, GROUPS = 64 };
 
 static sn_nd node(sn_module *m, sn_op op, sn_nd x, sn_nd y, sn_nd z) {
     sn_nd in[3] = {x, y, z};
@@ -83,7 +87,17 @@ static sn_nd where_same(sn_module *m, combiner c, sn_nd condition, sn_nd x) {
     return sn_graph_where(m, sn_graph_unsqueeze(m, condition, (int64_t[]){-1}, 1), x, nothing);
 }
 
-/* What of x [groups, run, width] has in its group the key that `of` says, [groups, n]: [groups, n, width]. */
+/* Sorted keys and their values, in groups; keys of -1 are nobody's. */
+typedef struct groups {
+    int64_t n, run;
+    sn_nd keys, x; /* [n, run], [n, run, width] */
+    sn_nd
+        all; /* [n, width]: what the last key of each comes to, where that of the next is another one; none: one group */
+    sn_nd last;         /* [n]: that key */
+    sn_nd before, ends; /* the same of the group before */
+} groups;
+
+/* What of x [n, run, width] has in its group the key that `of` says, [n, k]: [n, k, width]. */
 static sn_nd sums_in_groups(sn_module *m, combiner c, sn_nd keys, sn_nd x, sn_nd of) {
     static const int64_t one = 1, two = 2;
     sn_nd same = sn_graph_binary(m, SN_OP_EQ, sn_graph_unsqueeze(m, keys, &one, 1), sn_graph_unsqueeze(m, of, &two, 1));
@@ -93,26 +107,66 @@ static sn_nd sums_in_groups(sn_module *m, combiner c, sn_nd keys, sn_nd x, sn_nd
     return sn_dec_squeeze(m, sums, 1u << 2);
 }
 
-/* Sorted keys [count], values [count, width]: what those of a key come to at the last one of them; whatever, at others. */
-static sn_nd sums_of_runs(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t count) {
+/* What the keys `of` [n, k] come to: in their groups, and with those before whose last key it is; where a group ends, all. `end`: does it? */
+static sn_nd sums_up_to(sn_module *m, combiner c, const groups *g, sn_nd of, sn_nd end) {
     static const int64_t one = 1;
-    int64_t run = count < RUN ? count : RUN, groups = (count + run - 1) / run, more = groups * run - count;
-    sn_ix width = sn_type_of(m, x)->shape[1], sizes[] = {sn_ix_const(m, groups), sn_ix_const(m, run), width};
+    sn_nd v = sums_in_groups(m, c, g->keys, g->x, of);
+    if (!g->all.i) return v;
+    sn_nd same = sn_graph_binary(m, SN_OP_EQ, sn_graph_unsqueeze(m, g->ends, &one, 1), of);
+    v = sn_graph_binary(m, c.op, where_same(m, c, same, sn_graph_unsqueeze(m, g->before, &one, 1)), v);
+    return sn_graph_where(m, sn_graph_unsqueeze(m, end, (int64_t[]){-1}, 1), sn_graph_unsqueeze(m, g->all, &one, 1), v);
+}
+
+/* Is a position, 0 to run-1, the last one? */
+static sn_nd is_end(sn_module *m, sn_nd at, int64_t run) {
+    return sn_graph_binary(m, SN_OP_EQ, at, sn_dec_scalar(m, at, (double)(run - 1)));
+}
+
+static groups groups_of(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t count, int64_t most);
+
+/* Sorted keys [count], values [count, width]: what those of a key come to at the last one of them; whatever, at others. */
+static sn_nd sums_of_runs(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t count, int64_t most) {
+    groups g = groups_of(m, c, keys, x, count, most);
+    sn_ix run = sn_ix_const(m, g.run), shape[] = {sn_ix_const(m, g.n * g.run), sn_type_of(m, x)->shape[1]};
+    sn_nd at = sn_graph_iota(m, SN_I32, 0, &run, 1);
+    sn_nd v = sums_up_to(m, c, &g, g.keys, is_end(m, at, g.run));
+    v = sn_graph_reshape(m, v, shape, 2);
+    return g.n * g.run > count ? sn_graph_slice(m, v, 0, 0, count, 1) : v;
+}
+
+static groups groups_of(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t count, int64_t most) {
+    groups g = {.run = count < most ? count : most};
+    g.n = (count + g.run - 1) / g.run;
+    int64_t more = g.n * g.run - count;
+    sn_ix sizes[] = {sn_ix_const(m, g.n), sn_ix_const(m, g.run), sn_type_of(m, x)->shape[1]};
     if (more) keys = padded(m, keys, 0, 0, more, -1), x = padded(m, x, 0, 0, more, 0);
-    keys = sn_graph_reshape(m, keys, sizes, 2), x = sn_graph_reshape(m, x, sizes, 3);
-    sn_nd v = sums_in_groups(m, c, keys, x, keys);
-    if (groups > 1) {
-        sn_nd last = sn_graph_slice(m, keys, 1, run - 1, run, 1), ends = sn_graph_pick(m, keys, 1, run - 1);
-        sn_nd sums = sn_graph_pick(m, sums_in_groups(m, c, keys, x, last), 1, 0);
-        sn_nd here = sn_graph_unsqueeze(m, sums_of_runs(m, c, ends, sums, groups), &one, 1);
-        sn_nd same = sn_graph_binary(m, SN_OP_EQ, padded(m, last, 0, 1, -1, -1), keys);
-        v = sn_graph_binary(m, c.op, where_same(m, c, same, padded(m, here, 0, 1, -1, 0)), v);
-        sn_nd at = sn_graph_iota(m, SN_I32, 0, sizes + 1, 1), end = sn_dec_scalar(m, at, (double)(run - 1));
-        sn_nd is_end = sn_graph_unsqueeze(m, sn_graph_binary(m, SN_OP_EQ, at, end), &one, 1);
-        v = sn_graph_where(m, is_end, here, v);
+    g.keys = sn_graph_reshape(m, keys, sizes, 2), g.x = sn_graph_reshape(m, x, sizes, 3);
+    if (g.n == 1) return g;
+    sn_nd last = sn_graph_pick(m, g.keys, 1, g.run - 1);
+    sn_nd sums = sums_in_groups(m, c, g.keys, g.x, sn_graph_unsqueeze(m, last, (int64_t[]){1}, 1));
+    g.all = sums_of_runs(m, c, last, sn_graph_pick(m, sums, 1, 0), g.n, GROUPS);
+    g.before = padded(m, g.all, 0, 1, -1, 0), g.ends = padded(m, last, 0, 1, -1, -1);
+    g.last = last;
+    return g;
+}
+
+/* What rows 0 .. rows-1 come to, [rows, width], from the positions [rows] of their last keys; of -1: nothing. */
+static sn_nd sums_of_rows(sn_module *m, combiner c, const groups *g, sn_nd at, int64_t rows) {
+    sn_nd zero = sn_dec_scalar(m, at, 0), run = sn_dec_scalar(m, at, (double)g->run);
+    sn_nd some = sn_graph_binary(m, SN_OP_GE, at, zero), place = sn_graph_binary(m, SN_OP_MAXIMUM, at, zero);
+    sn_nd group = sn_graph_binary(m, SN_OP_DIV, place, run), end = sn_graph_binary(m, SN_OP_REM, place, run);
+    groups of = {.run = g->run, .keys = rows_at(m, g->keys, group), .x = rows_at(m, g->x, group)};
+    if (g->all.i) {
+        of.all = rows_at(m, g->all, group);
+        sn_nd before = sn_graph_binary(m, SN_OP_MAXIMUM, sn_graph_with(m, SN_OP_SUB, group, 1), zero);
+        sn_nd is_first = sn_graph_binary(m, SN_OP_EQ, group, zero), last = rows_at(m, g->last, before);
+        of.before = rows_at(m, g->all, before);
+        of.ends = sn_graph_where(m, is_first, sn_dec_scalar(m, last, -1), last);
     }
-    v = sn_graph_reshape(m, v, (sn_ix[]){sn_ix_const(m, groups * run), width}, 2);
-    return more ? sn_graph_slice(m, v, 0, 0, count, 1) : v;
+    sn_ix shape[] = {sn_ix_const(m, rows), sn_ix_const(m, 1)};
+    sn_nd own = sn_graph_iota(m, sn_type_of(m, g->keys)->dtype, 0, shape, 2);
+    end = sn_graph_unsqueeze(m, is_end(m, end, g->run), (int64_t[]){1}, 1);
+    return where_same(m, c, some, sn_graph_pick(m, sums_up_to(m, c, &of, own, end), 1, 0));
 }
 
 sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
@@ -134,9 +188,18 @@ sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
     /* Each is read RUN times over: made once, and side by side. */
     sn_nd v = sn_graph_copied(m, rows_at(m, updates, sn_graph_project(m, sorted, 1)));
     v = sn_graph_reshape(m, v, as_rows, 2);
-    v = sn_graph_reshape(m, sums_of_runs(m, c, keys, v, count), type.shape, type.rank);
     sn_nd is_last = sn_graph_binary(m, SN_OP_NE, padded(m, keys, 0, -1, 1, -1), keys);
     sn_nd to = node(m, SN_OP_WHERE, is_last, keys, sn_dec_scalar(m, keys, (double)rows));
+    if (rows <= count) {
+        sn_ix some = sn_ix_const(m, rows), all = sn_ix_const(m, count);
+        sn_nd at = sn_graph_scatter(m, SN_OP_SCATTER, sn_graph_full(m, SN_I32, -1, &some, 1), to,
+                                    sn_graph_iota(m, SN_I32, 0, &all, 1));
+        groups g = groups_of(m, c, keys, v, count, RUN);
+        sn_type t = *sn_type_of(m, in);
+        v = sn_graph_reshape(m, sums_of_rows(m, c, &g, at, rows), t.shape, t.rank);
+        return sn_graph_binary(m, c.op, in, v);
+    }
+    v = sn_graph_reshape(m, sums_of_runs(m, c, keys, v, count, RUN), type.shape, type.rank);
     sn_nd inside = sn_graph_binary(m, SN_OP_MINIMUM, keys, sn_dec_scalar(m, keys, (double)(rows - 1)));
     return node(m, SN_OP_SCATTER, in, to, sn_graph_binary(m, c.op, rows_at(m, in, inside), v));
 }
