@@ -61,11 +61,59 @@ static void grow(sn_onnx *im) {
     }
 }
 
+/* Number of elements, where it is a small one. */
+static uint32_t small_count(const sn_module *m, sn_nd x) {
+    int64_t n = 1, size;
+    const sn_type *t = sn_graph_type(m, x);
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!sn_ix_is_const(m, t->shape[k], &size) || size > SN_KNOWN_MAX || (n *= size) > SN_KNOWN_MAX)
+            return UINT32_MAX;
+    return (uint32_t)n;
+}
+
+/* Numbers of what is made of sizes, some of which are none: one that was picked, or where the others cancel out. */
+static bool numbers_of_sizes(sn_onnx *im, sn_nd x) {
+    const sn_type *t = sn_graph_type(im->m, x);
+    uint32_t n = small_count(im->m, x);
+    int64_t shape[SN_MAX_RANK], numbers[SN_KNOWN_MAX];
+    sn_ix at[SN_KNOWN_MAX];
+    if (n > SN_KNOWN_MAX || (t->dtype != SN_I64 && t->dtype != SN_I32)) return false;
+    bool known = sn_graph_known_sizes(at, im->m, x, im->arrays.at, im->arrays.n) == SN_OK;
+    sn_env_clear(im->env);
+    for (uint32_t k = 0; k < n && known; k++) known = sn_ix_is_const(im->m, at[k], &numbers[k]);
+    if (!known) return false;
+    t = sn_graph_type(im->m, x);
+    for (uint32_t k = 0; k < t->rank; k++) shape[k] = sn_ix_value(im->m, t->shape[k]);
+    sn_array *a = im->arrays.at[x.i] = SN_NEW(im->arena, sn_array);
+    *a = (sn_array){.dtype = t->dtype, .rank = t->rank, .numel = n, .i = SN_NEWN(im->arena, int64_t, n + 1)};
+    memcpy(a->shape, shape, t->rank * sizeof *shape);
+    memcpy(a->i, numbers, n * sizeof *numbers);
+    return true;
+}
+
+/* Why the sizes of a tensor are not known as numbers; NULL: they are. */
+static const char *unknown_size(sn_onnx *im, sn_nd x) {
+    const sn_attr *sizes = sn_node_attr(im->m, x, SN_ATTR_ELEMENTS);
+    int64_t size;
+    for (uint32_t i = 0; i < sizes->shape.n; i++)
+        if (!sn_ix_is_const(im->m, sizes->shape.at[i], &size)) {
+            sn_type of = {.dtype = SN_I64, .rank = 1, .shape = {sizes->shape.at[i]}};
+            return sn_strf(im->arena, "it depends on a size, %s, which has to be given for the import",
+                           sn_type_text(im->m, &of) + strlen(sn_dtypes[SN_I64].name));
+        }
+    return NULL;
+}
+
 /* Evaluate a node whose operands are evaluated; a failure is kept with it. */
 static void evaluate(sn_onnx *im, sn_nd x) {
     const sn_node_rec *n = sn_node_get(im->m, x);
-    for (uint32_t k = 0; k < n->n_in; k++)
-        if ((im->unknown.at[x.i] = im->unknown.at[n->in[k].i])) return;
+    const char *unknown = NULL;
+    for (uint32_t k = 0; k < n->n_in && !unknown; k++) unknown = im->unknown.at[n->in[k].i];
+    if (unknown) {
+        if (!numbers_of_sizes(im, x)) im->unknown.at[x.i] = unknown;
+        return;
+    }
+    if (n->op == SN_OP_SIZES && (im->unknown.at[x.i] = unknown_size(im, x))) return;
     sn_status status = n->op == SN_OP_INPUT ? input_array(&im->arrays.at[x.i], im, x)
                        : pay(im, x) ? sn_eval_node(im->arrays.at, im->m, x, im->arena)
                                     : sn_fail(im->env, SN_ERROR_UNSUPPORTED,
@@ -139,16 +187,6 @@ sn_status sn_onnx_int(int64_t *out, sn_onnx_call *c, uint32_t k) {
 bool sn_onnx_list(const int64_t **at, uint32_t *n, sn_onnx_call *c, const char *name, uint32_t k) {
     if (sn_onnx_attr_ints(at, n, c, name)) return true;
     return sn_onnx_has(c, k) && sn_onnx_ints(at, n, c, k) == SN_OK;
-}
-
-/* Number of elements, where it is a small one. */
-static uint32_t small_count(const sn_module *m, sn_nd x) {
-    int64_t n = 1, size;
-    const sn_type *t = sn_graph_type(m, x);
-    for (uint32_t k = 0; k < t->rank; k++)
-        if (!sn_ix_is_const(m, t->shape[k], &size) || size > SN_KNOWN_MAX || (n *= size) > SN_KNOWN_MAX)
-            return UINT32_MAX;
-    return (uint32_t)n;
 }
 
 sn_status sn_onnx_sizes(sn_ix *at, uint32_t *n, sn_onnx_call *c, uint32_t k) {

@@ -104,24 +104,49 @@ sn_status sn_onnx_scatter_nd(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_reshape(m, y, t->shape, t->rank));
 }
 
-/* An update goes to its own place but for one axis, where the index stands for it: each element is a row. */
+/* How many of the last axes of x, behind `axis`, all updates cover whole, each of them at one position: where the index has been
+ * expanded along them. */
+static uint32_t whole_axes(sn_module *m, sn_nd x, sn_nd index, uint32_t axis) {
+    const sn_node_rec *n = sn_node_get(m, index);
+    while (n->op == SN_OP_CAST) n = sn_node_get(m, n->in[0]);
+    if (n->op != SN_OP_EXPAND) return 0;
+    const sn_type *t = sn_graph_type(m, x), *wide = &n->type, *from = sn_graph_type(m, n->in[0]);
+    uint32_t more = 0;
+    for (uint32_t k = t->rank; --k > axis; more++) {
+        uint32_t behind = t->rank - k;
+        int64_t size = 1;
+        if (wide->shape[k].i != t->shape[k].i) break;
+        if (behind <= from->rank && !sn_ix_is_const(m, from->shape[from->rank - behind], &size)) break;
+        if (size != 1) break;
+    }
+    return more;
+}
+
+/* An update goes to its own place but for one axis, where the index stands for it: each element is a row, or all of the axes
+ * are along which the index is the same. */
 sn_status sn_onnx_scatter_elements(sn_onnx_call *c) {
     sn_module *m = c->m;
     sn_nd x = sn_onnx_in(c, 0), at = sn_graph_cast(m, sn_onnx_in(c, 1), SN_I64), updates = sn_onnx_in(c, 2);
-    const sn_type *t = sn_graph_type(m, x), *ti = sn_graph_type(m, at);
+    const sn_type *t = sn_graph_type(m, x);
     sn_op op;
     uint32_t axis;
     SN_TRY(scatter_op(&op, c));
     SN_TRY(sn_onnx_axis(&axis, c, sn_onnx_attr_int(c, "axis", 0), t->rank));
-    if (ti->rank != t->rank) return sn_onnx_fail(c, "indices of rank %u for a tensor of rank %u", ti->rank, t->rank);
+    uint32_t rank = sn_graph_type(m, at)->rank;
+    if (rank != t->rank) return sn_onnx_fail(c, "indices of rank %u for a tensor of rank %u", rank, t->rank);
+    uint32_t more = whole_axes(m, x, at, axis), lead = rank - more;
+    for (uint32_t k = 0; k < more; k++) at = sn_graph_pick(m, at, -1, 0);
+    const sn_type *ti = sn_graph_type(m, at);
     sn_nd number = {0};
-    for (uint32_t k = 0; k < t->rank; k++) {
-        sn_nd one = k == axis ? wrapped(m, at, t->shape[k]) : sn_graph_iota(m, SN_I64, k, ti->shape, ti->rank);
+    for (uint32_t k = 0; k < lead; k++) {
+        sn_nd one = k == axis ? wrapped(m, at, t->shape[k]) : sn_graph_iota(m, SN_I64, k, ti->shape, lead);
         number = k ? sn_graph_binary(m, SN_OP_ADD, sn_graph_with_size(m, SN_OP_MUL, number, t->shape[k]), one) : one;
     }
-    sn_ix numel = sn_type_numel(m, t), n = sn_type_numel(m, ti);
-    sn_nd y = sn_graph_scatter(m, op, sn_graph_reshape(m, x, &numel, 1), sn_graph_reshape(m, number, &n, 1),
-                               sn_graph_reshape(m, updates, &n, 1));
+    sn_ix n = sn_ix_product(m, ti->shape, lead), width = sn_ix_product(m, t->shape + lead, more);
+    sn_ix rows[] = {sn_ix_product(m, t->shape, lead), width}, put[] = {n, width};
+    uint32_t as = more ? 2 : 1;
+    sn_nd y = sn_graph_scatter(m, op, sn_graph_reshape(m, x, rows, as), sn_graph_reshape(m, number, &n, 1),
+                               sn_graph_reshape(m, updates, put, as));
     return sn_onnx_done(c, sn_graph_reshape(m, y, t->shape, t->rank));
 }
 

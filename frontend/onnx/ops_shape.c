@@ -183,22 +183,40 @@ sn_status sn_onnx_eye_like(sn_onnx_call *c) {
     return sn_onnx_done(c, sn_graph_cast(m, on, dtype));
 }
 
+/* Is operand k a float that was a size? */
+static bool is_size_in_floats(sn_ix *size, sn_onnx_call *c, uint32_t k) {
+    sn_module *m = c->m;
+    const sn_node_rec *n = sn_node_get(m, sn_onnx_in(c, k));
+    if (n->op != SN_OP_CAST || sn_is_float(sn_graph_type(m, n->in[0])->dtype) || n->type.rank) return false;
+    bool is = sn_graph_known_sizes(size, m, n->in[0], c->im->arrays.at, c->im->arrays.n) == SN_OK;
+    sn_env_clear(m->env);
+    return is;
+}
+
+/* The same of floats: 0, 1, ... before a size that is no number is what counts positions. */
+static sn_status float_range_count(sn_ix *out, sn_onnx_call *c) {
+    const sn_array *at[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        if (k == 1 && !sn_onnx_try_array(&at[1], c, sn_onnx_in(c, 1)) && is_size_in_floats(out, c, 1)) continue;
+        SN_TRY(sn_onnx_array(&at[k], c, sn_onnx_in(c, k)));
+        if (at[k]->numel != 1 || !at[k]->f) return sn_onnx_fail(c, "operand %u is no number", k + 1);
+    }
+    if (!at[1]) {
+        if (at[0]->f[0] == 0 && at[2]->f[0] == 1) return SN_OK;
+        SN_TRY(sn_onnx_array(&at[1], c, sn_onnx_in(c, 1))); /* for its reason */
+    }
+    double count = ceil((at[1]->f[0] - at[0]->f[0]) / at[2]->f[0]);
+    if (!(count < 0x1p53)) return sn_onnx_fail(c, "it has no end");
+    *out = sn_ix_const(c->m, count > 0 ? (int64_t)count : 0);
+    return SN_OK;
+}
+
 /* How many elements start, start + delta, ... are before limit. Integers may be sizes. */
 static sn_status range_count(sn_ix *out, sn_onnx_call *c) {
-    const sn_array *at[3];
     sn_ix ends[2][SN_KNOWN_MAX];
     uint32_t n;
     int64_t delta;
-    if (sn_is_float(sn_graph_type(c->m, sn_onnx_in(c, 0))->dtype)) {
-        for (uint32_t k = 0; k < 3; k++) {
-            SN_TRY(sn_onnx_array(&at[k], c, sn_onnx_in(c, k)));
-            if (at[k]->numel != 1 || !at[k]->f) return sn_onnx_fail(c, "operand %u is no number", k + 1);
-        }
-        double count = ceil((at[1]->f[0] - at[0]->f[0]) / at[2]->f[0]);
-        if (!(count < 0x1p53)) return sn_onnx_fail(c, "it has no end");
-        *out = sn_ix_const(c->m, count > 0 ? (int64_t)count : 0);
-        return SN_OK;
-    }
+    if (sn_is_float(sn_graph_type(c->m, sn_onnx_in(c, 0))->dtype)) return float_range_count(out, c);
     SN_TRY(sn_onnx_int(&delta, c, 2));
     for (uint32_t k = 0; k < 2; k++) {
         SN_TRY(sn_onnx_sizes(ends[k], &n, c, k));

@@ -13,8 +13,8 @@
  * kernel has the header that chooses something. A matrix product stays one, and takes no longer than before, or the
  * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by parts
  * stay alone with what they give (passes/schedule/moments.c). A kernel that stores to what an
- * earlier one has stored (the scatter after its copy) counts as if it read that too. Modules where a buffer is
- * loaded before its last store are not looked at: `plan` brings them about, and it runs later. Afterwards
+ * earlier one has stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is
+ * loaded before its last store, up to that one (the steps of a sort), stay as they are, one after the other. Afterwards
  * temporaries that nobody loads any more vanish. A kernel that computes from constants alone runs once, when a
  * program is loaded: it is not merged with one that runs each time. Cost: each kernel is tried against the writers
  * of what it reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
@@ -45,6 +45,7 @@ typedef struct fnode {
     uint32_t ops, stamp;
     bool library;           /* a library runs it */
     bool constant;          /* it computes from constants alone */
+    bool in_place;          /* it touches a buffer that is loaded before its last store, up to that one */
     double product;         /* cycles of the matrix product that it is; 0: it is none; -1: nobody has counted yet */
     buf_list loads, stores; /* loads: then what is stored over */
     uint32_t n_read;        /* of the loads: those that are not stored over */
@@ -64,6 +65,8 @@ typedef struct fuse {
     uint32_t *span;      /* by position p: largest hi of the merged kernels whose lo is at most p */
     index_list *writers; /* by buffer: positions of the kernels that store it; one, but for scatters */
     index_list *readers; /* by buffer */
+    uint32_t *last; /* by buffer: 1 + the kernel that stores it for the last time, where one loads it before; else 0 */
+    uint32_t *touched; /* by such a buffer: 1 + the kernel that touched it last, while nodes are built */
     uint32_t merged;
     SN_VEC(refusal) refused; /* where somebody asks */
 } fuse;
@@ -81,10 +84,26 @@ static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
     SN_PUSH(fu->cx->scratch, list, b);
 }
 
+/* What a kernel in place stores for the next one that touches the same: a buffer that no module has. */
+static sn_buf token_of(const fuse *fu, uint32_t i) { return (sn_buf){fu->m->bufs.count + i}; }
+
+/* Node i touches b. Is that a step of what happens to it in place? */
+static bool is_step(fuse *fu, sn_buf b, uint32_t i) {
+    if (i >= fu->last[b.i]) return false;
+    fnode *f = &fu->nodes[i];
+    if (fu->touched[b.i] && fu->touched[b.i] != i + 1) add_buf(fu, &f->loads, token_of(fu, fu->touched[b.i] - 1));
+    add_buf(fu, &f->stores, token_of(fu, i));
+    fu->touched[b.i] = i + 1;
+    return f->in_place = true;
+}
+
 static void build(fuse *fu) {
     sn_module *m = fu->m;
     const char *why_not;
     const bool *constant = sn_kerns_constant(m, fu->cx->scratch);
+    fu->writers = SN_NEWN(fu->cx->scratch, index_list, m->bufs.count + fu->n);
+    fu->readers = SN_NEWN(fu->cx->scratch, index_list, m->bufs.count + fu->n);
+    fu->touched = SN_NEWN(fu->cx->scratch, uint32_t, m->bufs.count);
     for (uint32_t i = 0; i < fu->n; i++) {
         fnode *f = &fu->nodes[i];
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
@@ -93,8 +112,9 @@ static void build(fuse *fu) {
         f->product = f->library ? 0 : -1;
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (sn_loads(r)) add_buf(fu, &f->loads, r->buf);
-            if (sn_stores(r)) add_buf(fu, &f->stores, r->buf);
+            if (sn_loads(r) && !is_step(fu, r->buf, i)) add_buf(fu, &f->loads, r->buf);
+            if (sn_stores(r) && (!is_step(fu, r->buf, i) || i + 1 == fu->last[r->buf.i]))
+                add_buf(fu, &f->stores, r->buf);
         }
         f->n_read = f->loads.n;
         for (uint32_t k = 0; k < f->stores.n; k++) {
@@ -112,14 +132,18 @@ static bool is_own(const fuse *fu, sn_buf b, uint32_t at) {
     return sn_buf_get(fu->m, b)->scope == SN_BUF_TEMP && w->n == 1 && w->at[0] == at;
 }
 
-/* Is every buffer stored, for the last time, before it is loaded? All else here relies on that. */
-static bool stored_before_loaded(const fuse *fu) {
+/* Is a buffer loaded before it is stored for the last time? */
+static bool find_in_place(fuse *fu) {
+    bool found = false;
     for (uint32_t i = 0; i < fu->n; i++)
         for (uint32_t k = 0; k < fu->nodes[i].n_read; k++) {
-            const index_list *w = &fu->writers[fu->nodes[i].loads.at[k].i];
-            if (w->n && w->at[w->n - 1] >= i && !is_own(fu, fu->nodes[i].loads.at[k], i)) return false;
+            sn_buf b = fu->nodes[i].loads.at[k];
+            const index_list *w = &fu->writers[b.i];
+            if (!w->n || w->at[w->n - 1] < i || is_own(fu, b, i)) continue;
+            fu->last[b.i] = w->at[w->n - 1] + 1;
+            found = true;
         }
-    return true;
+    return found;
 }
 
 /* 1 + the kernel whose stores to b the kernel at x needs: the last one, or the one before its own; 0: none. */
@@ -352,6 +376,7 @@ static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     uint32_t most = fu->cx->target->is_gpu ? MAX_OPS : MAX_OPS_HOST; /* a GPU's registers are all that a thread has */
     if (fa->ops + fb->ops > most) return "one kernel would have too many operations";
     if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
+    if (fa->in_place || fb->in_place) return "one is a step of what happens to a buffer in place";
     if (ka->section != kb->section) return "a repeat begins or ends between them";
     if (fa->constant != fb->constant) return "one of them runs once";
     return headers_differ(ka, kb) ? "their headers differ" : NULL;
@@ -413,6 +438,7 @@ static void add_candidate(candidates *cs, uint32_t i, int64_t score) {
 static void collect(candidates *cs, fuse *fu, uint32_t x) {
     cs->n = 0;
     const fnode *f = &fu->nodes[x];
+    if (f->in_place) return;
     for (uint32_t k = 0; k < f->loads.n; k++) {
         sn_buf b = f->loads.at[k];
         int64_t bytes = sn_buf_bytes(fu->m, b);
@@ -587,13 +613,9 @@ static sn_status run(fuse *fu, bool *changed) {
     fu->nodes = SN_NEWN(fu->cx->scratch, fnode, fu->n);
     fu->span = SN_NEWN(fu->cx->scratch, uint32_t, fu->n);
     for (uint32_t i = 0; i < fu->n; i++) fu->span[i] = i;
-    fu->writers = SN_NEWN(fu->cx->scratch, index_list, m->bufs.count);
-    fu->readers = SN_NEWN(fu->cx->scratch, index_list, m->bufs.count);
+    fu->last = SN_NEWN(fu->cx->scratch, uint32_t, m->bufs.count);
     build(fu);
-    if (!stored_before_loaded(fu)) {
-        sn_remark(fu->cx, "module", "not looked at: a buffer is written in place");
-        return m->env->status;
-    }
+    if (find_in_place(fu)) build(fu);
     for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(fu); round++) continue;
     if (fu->merged) {
         order_kernels(fu);

@@ -8,7 +8,8 @@
  * row stays on the chip between the two. Legality: always; done where each index of the kernel is linear in both axes,
  * so that none becomes harder to read. Not in an attention, whose keys and values heads share: what wants its rows side by side finds its
  * heads as one axis in `fuse`, and split-groups makes them two afterwards. Where the kernels stay apart, `collapse` puts together what it can. Before
- * `fuse`. Cost: linear in the statements, a substitution for each axis.
+ * `fuse`. An image that was enlarged along two axes has two such: both become two (class tile turns it around then). Cost: linear in the
+ * statements, a substitution for each axis.
  */
 #include "passes/base/nest.h"
 
@@ -84,7 +85,8 @@ sn_status sn_pass_split_quotients(sn_pass_ctx *cx, bool *changed) {
             if (!split(&q, outer.at[a])) continue;
             sn_remark(cx, sn_kern_get(m, k)->name, "groups of an axis that a reduction knows are one of their own");
             *changed = true;
-            break;
+            sn_chain_outer(&outer, m, k);
+            a++; /* what it became two of is not looked at again */
         }
     }
     return m->env->status;

@@ -63,8 +63,8 @@ static looker look_at_side(sn_pass_ctx *cx, const sn_contraction *c, bool right)
 
 bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     sn_contraction *c = &out->c;
-    int64_t columns;
-    *out = (sn_contract_rows){.vector = 1, .run = 1, .settled = true};
+    int64_t columns, rows;
+    *out = (sn_contract_rows){.vector = 1, .run = 1, .beside = 1, .settled = true};
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
     if (c->m > c->n) sn_contraction_swap(c);
     for (uint32_t i = 0; i < c->n_operands; i++) {
@@ -83,6 +83,11 @@ bool sn_contract_rows_find(sn_contract_rows *out, const char **why_not, sn_pass_
                       ? sn_least(cx->target->io_align / left.least_along, sn_pow2_divisor(c->k_extent[c->inner.n - 1]))
                       : 1;
     if (run > 1) out->run = (uint32_t)run;
+    if (left.across && !left.along) {
+        sn_contraction_last_axis(&rows, cx->m, c, SN_SIDE_M);
+        int64_t beside = sn_least(cx->target->io_align / left.least_across, sn_pow2_divisor(rows));
+        if (beside > 1 && rows == c->m) out->beside = (uint32_t)beside;
+    }
     return true;
 }
 

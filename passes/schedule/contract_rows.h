@@ -13,6 +13,7 @@ typedef struct sn_contract_rows {
     uint32_t vector;  /* elements of a widest access: divides the extents of the axis that it goes along */
     bool settled;     /* no kernel of a run stores the right operands */
     uint32_t run;     /* steps of the left operands in a widest access, where the right ones lie along the columns */
+    uint32_t beside;  /* rows of the left operands in a widest access, where these lie beside each other; else 1 */
 } sn_contract_rows;
 
 /* Is the kernel a product? */

@@ -35,7 +35,7 @@ typedef struct binding {
     sn_module *m;
     sn_kern k;
     int64_t rows, groups, steps, lanes; /* of a thread: M; R; U; columns of a group that it has: 1, or V */
-    int64_t run;                        /* steps of a left operand that it loads together */
+    int64_t run, beside;                /* steps, and rows, of a left operand that it loads together */
     sn_ix batch, first;                 /* of the block: product, column */
     bool turned;                        /* all threads go on with the sums, not those that share one each ... */
     int64_t width;                      /* ... W, ... */
@@ -136,33 +136,52 @@ static void put_right(binding *b, sn_cursor at, thread t, sn_ix k) {
     }
 }
 
-/* What it adds up of iteration k: the left operands are loaded row by row, as many steps at a time as lie side by
- * side in one access, and multiply all that was loaded before. */
-static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
+/* The left operands of a row, as many steps as lie side by side in one access; where it is rows that lie side by side, of all rows. */
+static void put_left(binding *b, sn_cursor at, thread t, sn_ix row, sn_ix step, sn_val mask) {
     const sn_contraction *c = &b->r.c;
     sn_module *m = b->m;
-    sn_ix u = sn_open_loop(b->m, &at, "u", b->r.along ? b->steps : b->steps / b->run, SN_AXIS_UNROLL);
-    sn_ix i = sn_open_loop(b->m, &at, "i", b->rows, SN_AXIS_UNROLL);
-    sn_ix step = step_at(b, t, k, b->r.along ? u : sn_ix_scale(m, u, b->run)), none = sn_ix_const(m, 0);
-    sn_val mask = put_mask(b, at, step);
     for (uint32_t o = 0; o < c->n_operands; o++) {
         if (c->operands[o].right) continue;
         sn_cursor lane = at;
-        sn_ix v = open_lanes(b, &lane, b->run);
-        sn_contraction_place place = {b->batch, i, none, sn_ix_add(m, step, v)};
-        put_operand(b, lane, &c->operands[o], place, b->left[o], own(b, b->left[o], t.x, t.y, v), mask);
+        sn_contraction_place place = {b->batch, row, sn_ix_const(m, 0), step};
+        sn_ix v, e;
+        if (b->beside > 1) {
+            sn_ix q = sn_open_loop(m, &lane, "q", b->run, SN_AXIS_UNROLL);
+            sn_ix w = sn_open_loop(m, &lane, "w", b->rows / b->beside, SN_AXIS_UNROLL);
+            v = open_lanes(b, &lane, b->beside);
+            place.row = sn_ix_fma(m, b->beside, w, v), place.step = sn_ix_add(m, step, q);
+            e = sn_ix_fma(m, b->rows, q, place.row);
+        } else {
+            v = e = open_lanes(b, &lane, b->run);
+            place.step = sn_ix_add(m, step, v);
+        }
+        put_operand(b, lane, &c->operands[o], place, b->left[o], own(b, b->left[o], t.x, t.y, e), mask);
         if (mask.i) sn_mask_accesses(b->cx, b->k, lane.parent, mask, true);
     }
+}
+
+/* What it adds up of iteration k: the left operands are loaded row by row, or step by step where rows lie side by side, and
+ * multiply all that was loaded before. */
+static void put_sums(binding *b, sn_cursor at, thread t, sn_ix k) {
+    const sn_contraction *c = &b->r.c;
+    sn_module *m = b->m;
+    bool beside = b->beside > 1;
+    sn_ix u = sn_open_loop(b->m, &at, "u", b->r.along ? b->steps : b->steps / b->run, SN_AXIS_UNROLL), i;
+    sn_ix step = step_at(b, t, k, b->r.along ? u : sn_ix_scale(m, u, b->run)), none = sn_ix_const(m, 0);
+    if (!beside) i = sn_open_loop(b->m, &at, "i", b->rows, SN_AXIS_UNROLL);
+    put_left(b, at, t, beside ? none : i, step, put_mask(b, at, step));
+    if (beside) i = sn_open_loop(b->m, &at, "i", b->rows, SN_AXIS_UNROLL);
     sn_ix q = sn_open_loop(b->m, &at, "q", b->r.along ? 1 : b->run, SN_AXIS_UNROLL);
     sn_ix r = sn_open_loop(b->m, &at, "r", b->groups, SN_AXIS_UNROLL);
     sn_ix v = sn_open_loop(b->m, &at, "v", b->r.vector, b->r.along ? SN_AXIS_UNROLL : SN_AXIS_VECTOR);
-    sn_ix held = b->r.along ? u : sn_ix_fma(b->m, b->run, u, q);
+    sn_ix held = b->r.along ? u : sn_ix_fma(b->m, b->run, u, q), of_left = b->r.along ? v : q;
+    if (beside) of_left = sn_ix_fma(m, b->rows, of_left, i);
     for (uint32_t p = 0; p < c->n_products; p++) {
         const sn_contraction_product *pr = &c->products[p];
         sn_ix e = sn_ix_fma(b->m, b->r.vector, sn_ix_fma(b->m, b->groups, held, r), v);
         sn_val w = sn_put_load(m, at, b->right[pr->right], own(b, b->right[pr->right], t.x, t.y, e));
         sn_buf left = b->left[pr->left];
-        sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, b->r.along ? v : q));
+        sn_val x = sn_put_load(m, at, left, own(b, left, t.x, t.y, of_left));
         sn_ix sum = sn_ix_fma(b->m, c->n_states, sn_ix_fma(b->m, b->rows, r, i), sn_ix_const(m, pr->state));
         sum = own(b, b->sums, t.x, t.y, sn_ix_fma(b->m, b->lanes, sum, b->r.along ? none : v));
         w = sn_put_cast(m, at, c->dtype, w), x = sn_put_cast(m, at, c->dtype, x);
@@ -313,11 +332,12 @@ void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     b.lanes = b.r.along ? 1 : b.r.vector;
     b.width = b.r.along ? sc->block_y : sc->block_x * b.lanes;
     b.run = b.r.along ? b.r.vector : sn_least(b.r.run, sn_pow2_divisor(b.steps));
+    b.beside = b.r.beside;
     b.sums = new_registers(&b, "sums", b.r.c.dtype, b.groups * b.rows * b.r.c.n_states * b.lanes);
     for (uint32_t i = 0; i < b.r.c.n_operands; i++) {
         const sn_contraction_operand *o = &b.r.c.operands[i];
         if (o->right) b.right[i] = new_registers(&b, "right", held_as(&b, o), b.steps * b.groups * b.r.vector);
-        else b.left[i] = new_registers(&b, "left", held_as(&b, o), b.run);
+        else b.left[i] = new_registers(&b, "left", held_as(&b, o), b.run * (b.beside > 1 ? b.rows : 1));
     }
     b.turned = turns_sums(&b);
     if (b.turned) make_totals(&b);

@@ -53,6 +53,14 @@ static bool is_direct(sn_module *m, const sn_schedule_shape *sh, const sn_schedu
     return llabs(c) >= SN_TILE_SMALL_AXIS || llabs(c) >= extent_at(m, sh, t->along);
 }
 
+/* Is each element read many times over? Then it is in a cache, whichever way it is walked. */
+static bool is_read_again(sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r) {
+    int64_t size, times = 1;
+    for (uint32_t p = 0; p < sh->outer.n; p++) times *= extent_at(m, sh, p);
+    return r->op == SN_LOP_LOAD && sn_ix_is_const(m, sn_buf_get(m, r->buf)->size, &size) &&
+           size <= times / SN_TILE_AGAIN;
+}
+
 static bool can_stage(sn_module *m, sn_kern k, const sn_schedule_shape *sh, const sn_schedule_tile *t,
                       const sn_stmt_rec *r) {
     if (r->has_mask || sn_ix_uses_vals(m, r->ix) || t->n_staged == SN_MAX_STAGED) return false;
@@ -94,7 +102,7 @@ static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (is_direct(m, sh, t, r)) {
-            t->direct += bytes;
+            t->direct += is_read_again(m, sh, r) ? 0 : bytes;
             t->rows_meet &= stride(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
             bound_vector(&t->lanes, m, sh, r, t->along);

@@ -183,6 +183,77 @@ Test(onnx_regress, sparse_initializers) {
     refused(&m, NULL, "m.onnx: not supported: 1 x initializer (of the model): it is sparse: w");
 }
 
+/* x[N, 3] + 0.0, 1.0, .. along an axis, as exporters say torch.arange(x.shape[axis], dtype=x.dtype), from `start` on. */
+static pb positions(int64_t axis, float start) {
+    pb g = {0}, n = node_of("Cast", "size", "limit");
+    put_attr_int(&n, "to", F32);
+    put_value(&g, GRAPH_INPUT, "x", F32, "N 3");
+    put_f32s(&g, "start", "", &start, 1);
+    put_f32s(&g, "step", "", (float[]){1}, 1);
+    put_i64s(&g, "axis", "", &axis, 1);
+    put_i64s(&g, "behind", "1", (int64_t[]){1}, 1);
+    put_op(&g, "Shape", "x", "sizes");
+    put_op(&g, "Gather", "sizes axis", "size");
+    put_message(&g, GRAPH_NODE, &n);
+    put_op(&g, "Range", "start limit step", "at");
+    put_op(&g, "Unsqueeze", "at behind", "column");
+    put_op(&g, "Add", axis ? "x at" : "x column", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    return model_of(&g, 17);
+}
+
+/* A size that is a number was not known as a float where another one of the tensor is none, nor did one count positions. */
+Test(onnx_regress, positions_in_floats) {
+    sn_context *ctx;
+    sn_graph *g;
+    for (int64_t axis = 0; axis < 2; axis++) {
+        pb m = positions(axis, 0);
+        g = import(&ctx, &m, NULL);
+        cr_expect(g, "axis %d: %s", (int)axis, sn_error(ctx));
+        sn_graph_destroy(g);
+        sn_context_destroy(ctx);
+    }
+    pb m = positions(0, 0.5f);
+    refused(&m, NULL, "it depends on a size, [N], which has to be given for the import");
+    sn_dim_binding n = {"N", 2};
+    sn_import_options o = {.struct_size = sizeof o, .dims = &n, .n_dims = 1};
+    m = positions(0, -1);
+    g = import(&ctx, &m, &o);
+    cr_expect(!g && strstr(sn_error(ctx), "[3, 1]"), "%s", sn_error(ctx));
+    sn_context_destroy(ctx);
+}
+
+/* Each element was a row, and what combines elements sorted as many. Updates that leave out part of an axis still are elements. */
+Test(onnx_regress, scattered_rows) {
+    static const int64_t at[] = {2, 0, 2, -1, 0, 1, 1, -3, 2, 1};
+    for (int width = 4; width >= 3; width--) {
+        int64_t shape[] = {2, 5, width};
+        float x[40], want[24] = {0}, y[24];
+        for (int k = 0; k < 10 * width; k++) x[k] = (float)(k + 1);
+        for (int k = 0; k < 10 * width; k++) {
+            int row = (int)(at[k / width] + 3) % 3;
+            want[(k / (5 * width) * 3 + row) * 4 + k % width] += x[k];
+        }
+        pb g = {0}, n = node_of("ScatterElements", "data index x", "y"), a = attr_of("axis");
+        put_int(&a, ATTR_I, 1);
+        put_message(&n, NODE_ATTRIBUTE, &a);
+        a = attr_of("reduction");
+        put_text(&a, ATTR_S, "add");
+        put_message(&n, NODE_ATTRIBUTE, &a);
+        put_value(&g, GRAPH_INPUT, "x", F32, width == 4 ? "2 5 4" : "2 5 3");
+        put_f32s(&g, "data", "2 3 4", (float[24]){0}, 24);
+        put_i64s(&g, "at", "2 5 1", at, 10);
+        put_i64s(&g, "shape", "3", shape, 3);
+        put_op(&g, "Expand", "at shape", "index");
+        put_message(&g, GRAPH_NODE, &n);
+        put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+        pb m = model_of(&g, 18);
+        run(y, 24, &m, x, (size_t)(10 * width));
+        for (int k = 0; k < 24; k++)
+            cr_expect_eq(y[k], want[k], "width %d, element %d: %g, not %g", width, k, y[k], want[k]);
+    }
+}
+
 /* ---- values given for the import ---- */
 
 /* What was not looked for was passed over, and another size than the model's was found by a node far behind. */
