@@ -135,29 +135,28 @@ static void narrow_vector(sn_tiles *t, int64_t elements) {
     while (elements % t->vector) t->vector /= 2;
 }
 
-/* How many lanes of a warp meet in a bank when each takes a step of its piece. */
-static uint32_t lanes_in_a_bank(const sn_tiles *t) {
-    int64_t wide = t->least > SN_BANK ? t->least : SN_BANK, banks = SN_LINE / wide,
-            lanes = t->least > SN_BANK ? SN_WARP / 2 : SN_WARP;
-    int64_t words[SN_WARP];
-    uint32_t most = 1;
-    for (int64_t l = 0; l < lanes; l++) {
-        int64_t rest = l / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
+/* Lanes of which a bank is asked at a time: elements of 8 bytes take two turns. */
+static int64_t lanes_at_a_time(const sn_tiles *t) { return t->least > SN_BANK ? SN_WARP / 2 : SN_WARP; }
+
+/* How many of the lanes that begin with thread `first` meet in a bank when each takes a step of its piece: those that want the same word do not. */
+static uint32_t lanes_that_meet(const sn_tiles *t, int64_t first) {
+    int64_t wide = t->least > SN_BANK ? t->least : SN_BANK, banks = SN_LINE / wide, words[SN_WARP];
+    uint32_t most = 1, in_bank[SN_WARP] = {0};
+    for (int64_t l = 0; l < lanes_at_a_time(t); l++) {
+        int64_t x = first + l, rest = x / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
                 piece = t->across ? rest / t->batch : rest % t->pieces,
-                e = row * t->pitch + piece * t->steps * t->width + l % t->width;
-        uint32_t n = 1;
+                e = row * t->pitch + piece * t->steps * t->width + x % t->width;
         words[l] = e * t->least / wide;
         bool known = false;
         for (int64_t i = 0; i < l; i++) known |= words[i] == words[l];
-        for (int64_t i = 0; i < l && !known; i++) {
-            bool first = true;
-            for (int64_t k = 0; k < i; k++) first &= words[k] != words[i];
-            n += first && words[i] % banks == words[l] % banks;
-        }
+        uint32_t n = known ? 0 : ++in_bank[words[l] % banks];
         if (n > most) most = n;
     }
     return most;
 }
+
+/* The same of the first ones. */
+static uint32_t lanes_in_a_bank(const sn_tiles *t) { return lanes_that_meet(t, 0); }
 
 /* Rows are so far apart in shared memory that lanes meet in few banks, if pieces as narrow as words will do for copies. */
 static void choose_pitch(sn_tiles *t) {
@@ -291,6 +290,20 @@ static int64_t group_of(const sn_tiles *t) {
     return sn_least(SN_CUT_GROUP, sn_least(t->pieces, SN_WARP) * SN_CUT_TILE_WORDS);
 }
 
+/* Steps of a piece of a tile that is one piece of memory: of as many as there is room for down to an eighth less, those with which fewest lanes meet
+ * in a bank. Every tile begins with a vector. */
+static void choose_steps(sn_tiles *t, int64_t all) {
+    int64_t most = t->steps, best = most, less = most / 8 < all - 1 ? all - 1 : most / 8;
+    uint32_t least = UINT32_MAX;
+    for (t->steps = most; t->steps > 0 && t->steps >= most - less; t->steps--) {
+        uint32_t n = 0;
+        if (t->pieces * t->steps % all) continue;
+        for (int64_t x = 0; x < t->pieces * t->width; x += lanes_at_a_time(t)) n += lanes_that_meet(t, x);
+        if (n < least) least = n, best = t->steps;
+    }
+    t->steps = best;
+}
+
 /* A part of a row, or of some columns of one. */
 static bool choose_part(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
@@ -314,7 +327,8 @@ static bool choose_part(sn_tiles *t) {
     t->group = group_of(t);
     if ((t->warps = sn_tile_by_warps(t))) return t->parts > 1;
     if (t->inner == 1) return false;
-    t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
+    if (t->flat) choose_steps(t, all);
+    else t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
     if (t->steps < SN_CUT_TILE_LEAST - 1) return false;
     t->rows = t->pieces * t->steps;
     t->pitch = t->rows * t->width;
