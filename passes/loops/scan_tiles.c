@@ -276,6 +276,12 @@ static bool choose_columns(sn_tiles *t) {
     return true;
 }
 
+/* Tiles side by side of so many columns. */
+static void choose_side(sn_tiles *t, int64_t columns) {
+    t->side = sn_ceil_div(t->inner, columns);
+    t->width = sn_ceil_div(t->inner, t->side);
+}
+
 /* Elements of a line of a tile. Where steps begin anywhere two lines of memory have fewer ends; but columns of many parts, whose sums
  * are read by others, have longer parts where lines are short. */
 static int64_t line_of(const sn_tiles *t) {
@@ -310,8 +316,7 @@ static bool choose_part(sn_tiles *t) {
     int64_t units = c->cx->target->units, threads;
     t->flat = t->inner * t->least <= 2 * SN_LINE;
     t->batch = 1;
-    t->side = t->flat ? 1 : sn_ceil_div(t->inner, line_of(t));
-    t->width = sn_ceil_div(t->inner, t->side);
+    choose_side(t, t->flat ? t->inner : line_of(t));
     if (!t->flat) choose_lines(t);
     for (threads = t->threads = SN_CUT_TILE_THREADS; threads >= SN_CUT_TILE_THREADS / 2; threads -= SN_WARP)
         if (threads / t->width * t->width * t->threads > t->threads / t->width * t->width * threads)
@@ -340,59 +345,58 @@ static bool choose_part(sn_tiles *t) {
     return t->parts > 1 && words <= SN_CUT_COLUMN_WORDS && t->parts <= t->group * t->group * t->group;
 }
 
-/* Columns that so many threads have, and walk from end to end. */
-static bool choose_walk_of(sn_tiles *t, int64_t threads) {
-    int64_t units = t->c->cx->target->units, sector = SN_SECTOR / t->least;
+/* The shape of a tile of a walk by so many blocks of a multiprocessor at a time, of which all multiprocessors take so many turns. */
+static bool choose_walk_of(sn_tiles *t, int64_t resident, int64_t turns, int64_t longer) {
+    int64_t room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
+    int64_t sides = resident * turns * t->c->cx->target->units / t->outer;
     t->flat = false;
     t->batch = t->pieces = 1;
-    t->side = sn_ceil_div(t->inner, threads);
-    t->width = sn_ceil_div(sn_ceil_div(t->inner, t->side), sector) * sector;
-    if (t->outer * t->side < 2 * units || t->width * 4 <= threads * 3) return false;
+    choose_side(t, sn_ceil_div(t->inner, sides > 1 ? sides : 1));
     choose_lines(t);
     t->threads = sn_ceil_div(t->width, SN_WARP) * SN_WARP;
-    t->rows = t->steps = SN_CUT_TILE_WHOLE * threads / SN_CUT_TILE_THREADS / (t->bytes * t->width);
+    if (t->threads * resident > SN_CUT_WALK_THREADS || t->threads > SN_CUT_WALK_BLOCK) return false;
+    if (t->width * t->least < SN_LINE) return false;
     t->pitch = line_pitch(t);
-    if (!t->steps || t->length / t->steps < SN_CUT_WALK_LEAST) return false;
+    t->rows = t->steps = longer * SN_CUT_WALK_PIECE / t->bytes;
+    if (t->length / t->steps < SN_CUT_WALK_LEAST) return false;
     t->parts = sn_ceil_div(t->length, t->steps);
     if (t->parts > SN_CUT_WALK_MOST) return false;
-    int64_t each = sn_tile_staged(t) * t->bytes, room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
-    t->resident =
-        sn_least(sn_ceil_div(t->outer * t->side, units), SN_CUT_WALK_RESIDENT * SN_CUT_TILE_THREADS / threads);
-    for (; t->resident; t->resident--) {
-        t->stages = (room / t->resident - SN_CUT_TILE_RESERVED) / each;
-        if (t->stages > SN_MAX_PIPE) t->stages = SN_MAX_PIPE;
-        if (t->stages >= SN_CUT_WALK_STAGES) return true;
-    }
-    return false;
+    t->resident = resident;
+    t->stages = (room / resident - SN_CUT_TILE_RESERVED) / (sn_tile_staged(t) * t->bytes);
+    if (t->stages > SN_MAX_PIPE) t->stages = SN_MAX_PIPE;
+    return t->stages >= SN_CUT_WALK_STAGES;
 }
 
-/* How near to all multiprocessors walking all the time blocks come which begin together. */
-static double evenness(const sn_tiles *t) {
-    double turns = (double)(t->outer * t->side) / t->c->cx->target->units;
-    return turns / ceil(turns);
+/* What a walk leaves of memory's time for what it has to move: multiprocessors have no block in the last turn; lines have parts of sectors at both ends, which come
+ * once more; parts may be too few to keep memory busy; and the first one of each turn is waited for. */
+static double walk_share(const sn_tiles *t) {
+    const sn_target *target = t->c->cx->target;
+    double turns = (double)(t->outer * t->side) / (double)(target->units * t->resident), all = ceil(turns);
+    double ends = t->skewed ? 2.0 * SN_SECTOR / (double)(t->width * t->least) : 0;
+    double memory = 2.0 * (double)(t->c->rows * t->length * t->bytes) / (double)target->units / target->cycle_bytes;
+    double share = turns / all / (1 + ends) / (1 + all * SN_CUT_WALK_BEGINS / memory);
+    double under_way = (double)((t->stages - 1) * t->resident * sn_tile_staged(t) * t->bytes) / target->flight_bytes;
+    return under_way < 1 ? share * under_way : share;
 }
 
-/* Many columns, each of which would be a thread's own, of steps that begin anywhere, or so few of f64 and i64 that threads
- * load too little: a block walks some of them from end to end, part by part, with the next parts under way. So memory is
- * asked for whole vectors, and nobody waits for others. A block has 256, or fewer where that is clearly more even: lines of memory have ends. */
+/* Columns of steps that begin anywhere, or so few of f64 and i64 that threads load too little: a block walks some of them from end to end, part by part,
+ * with the next parts under way. So memory is asked for whole vectors, and nobody waits for others. All multiprocessors have as many, as far as that goes:
+ * columns of a block are as many as leave none of them idle in the last turn. */
 static bool choose_walk(sn_tiles *t) {
-    sn_tiles best = *t, other = *t;
-    bool found = false;
     bool begins = t->inner % t->vector == 0;
     if (begins && (t->least <= SN_BANK || t->c->rows > (int64_t)SN_CUT_WALK_FEW * t->c->cx->target->units))
         return false;
-    int64_t least = begins ? SN_WARP : 2 * SN_WARP, lines = SN_CUT_WALK_LINES * SN_LINE / t->least;
-    for (int64_t threads = SN_CUT_TILE_THREADS; threads >= least && threads >= lines; threads /= 2) {
-        other = *t;
-        if (!choose_walk_of(&other, threads)) continue;
-        double even = evenness(&other) * 100, before = found ? evenness(&best) * (100 + SN_CUT_WALK_EVENER) : 0;
-        bool half = threads == SN_CUT_TILE_THREADS / 2 && t->least <= SN_BANK;
-        double enough = threads == SN_CUT_TILE_THREADS ? 0 : half ? SN_CUT_WALK_HALF_EVEN : SN_CUT_WALK_EVEN;
-        if (even < enough || even < before) continue;
-        best = other, found = true;
-    }
-    *t = found ? best : other;
-    return found;
+    const sn_tiles given = *t;
+    double most = 0;
+    for (int64_t resident = 1; resident <= SN_CUT_WALK_THREADS / SN_WARP; resident++)
+        for (int64_t turns = 1; turns <= SN_CUT_WALK_TURNS; turns++)
+            for (int64_t longer = 1; longer <= 2; longer++) {
+                sn_tiles o = given;
+                if (!choose_walk_of(&o, resident, turns, longer)) continue;
+                double share = walk_share(&o);
+                if (share > most) most = share, *t = o;
+            }
+    return most >= SN_CUT_WALK_SHARE / 100.0;
 }
 
 /* Has a block room for the tile, and for the sums of pieces? */
@@ -438,6 +442,7 @@ static bool choose(sn_tiles *t) {
     if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
     if (!narrow && are_wide(t)) return choose_columns(t);
     if (!narrow && columns_suffice(t)) return choose_walk(t);
+    if (!narrow && t->inner % t->vector && choose_walk(t)) return true;
     return choose_part(t);
 }
 
