@@ -17,7 +17,8 @@
  * Tiles are of four kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
  * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin
  * anywhere); the same one behind the other, where a block walks its columns from end to end; and several whole rows. The
- * last two wait for nobody. The sums of other parts pass from block to block as those of scan_columns.c do. Parts of long
+ * last two wait for nobody. Where lines begin anywhere a tile has some columns of the one beside it, so that both store whole
+ * sectors. The sums of other parts pass from block to block as those of scan_columns.c do. Parts of long
  * rows of one column are warps' (scan_warps.c).
  *
  *     loop g in 1990 : grid {                                   256 columns, each of which is a thread's
@@ -256,6 +257,22 @@ static bool are_wide(const sn_tiles *t) {
     return t->inner % t->vector && width <= t->threads && width * t->least >= wide * SN_LINE;
 }
 
+/* Tiles side by side of so many columns. */
+static void choose_side(sn_tiles *t, int64_t columns) {
+    t->side = sn_ceil_div(t->inner, columns);
+    t->width = sn_ceil_div(t->inner, t->side);
+}
+
+/* The same, with some columns of the next tile where lines begin anywhere, so that both store whole sectors. */
+static void choose_sectors(sn_tiles *t, int64_t columns) {
+    int64_t sector = SN_SECTOR / t->least;
+    bool whole = t->inner % t->vector == 0 || columns >= t->inner;
+    choose_side(t, whole ? columns : sn_ceil_div(columns, sector) * sector);
+    if (whole) return;
+    t->over = sector;
+    t->width = (sn_ceil_div(t->width, sector) + 1) * sector;
+}
+
 /* Some columns from end to end. */
 static bool choose_columns(sn_tiles *t) {
     int64_t line = sn_least(t->least * SN_WARP, SN_LINE) / t->least;
@@ -265,7 +282,7 @@ static bool choose_columns(sn_tiles *t) {
     t->width = sn_least(tile_of(t) / t->length / line * line, t->threads);
     if (t->width < line) t->width = line;
     t->side = sn_ceil_div(t->inner, t->width);
-    if (is_odd(t) && t->least < SN_BANK) t->width = sn_ceil_div(t->inner, t->side);
+    if (is_odd(t) && t->least < SN_BANK) choose_side(t, t->width);
     t->pieces = sn_least(t->threads / t->width, sn_ceil_div(t->length, SN_CUT_TILE_LEAST));
     t->steps = sn_ceil_div(t->length, t->pieces);
     t->pieces = sn_ceil_div(t->length, t->steps);
@@ -274,12 +291,6 @@ static bool choose_columns(sn_tiles *t) {
     t->pitch = line_pitch(t);
     t->parts = 1;
     return true;
-}
-
-/* Tiles side by side of so many columns. */
-static void choose_side(sn_tiles *t, int64_t columns) {
-    t->side = sn_ceil_div(t->inner, columns);
-    t->width = sn_ceil_div(t->inner, t->side);
 }
 
 /* Elements of a line of a tile. Where steps begin anywhere two lines of memory have fewer ends; but columns of many parts, whose sums
@@ -316,7 +327,9 @@ static bool choose_part(sn_tiles *t) {
     int64_t units = c->cx->target->units, threads;
     t->flat = t->inner * t->least <= 2 * SN_LINE;
     t->batch = 1;
-    choose_side(t, t->flat ? t->inner : line_of(t));
+    int64_t line = t->flat ? t->inner : line_of(t);
+    if (is_odd(t) && t->least == SN_BANK && line < t->inner) choose_sectors(t, line - SN_SECTOR / t->least);
+    else choose_side(t, line);
     if (!t->flat) choose_lines(t);
     for (threads = t->threads = SN_CUT_TILE_THREADS; threads >= SN_CUT_TILE_THREADS / 2; threads -= SN_WARP)
         if (threads / t->width * t->width * t->threads > t->threads / t->width * t->width * threads)
@@ -351,7 +364,7 @@ static bool choose_walk_of(sn_tiles *t, int64_t resident, int64_t turns, int64_t
     int64_t sides = resident * turns * t->c->cx->target->units / t->outer;
     t->flat = false;
     t->batch = t->pieces = 1;
-    choose_side(t, sn_ceil_div(t->inner, sides > 1 ? sides : 1));
+    choose_sectors(t, sn_ceil_div(t->inner, sides > 1 ? sides : 1));
     choose_lines(t);
     t->threads = sn_ceil_div(t->width, SN_WARP) * SN_WARP;
     if (t->threads * resident > SN_CUT_WALK_THREADS || t->threads > SN_CUT_WALK_BLOCK) return false;
@@ -367,14 +380,14 @@ static bool choose_walk_of(sn_tiles *t, int64_t resident, int64_t turns, int64_t
     return t->stages >= SN_CUT_WALK_STAGES;
 }
 
-/* What a walk leaves of memory's time for what it has to move: multiprocessors have no block in the last turn; lines have parts of sectors at both ends, which come
- * once more; parts may be too few to keep memory busy; and the first one of each turn is waited for. */
+/* What a walk leaves of memory's time for what it has to move: multiprocessors have no block in the last turn; columns of the next block are
+ * loaded twice; parts may be too few to keep memory busy; and the first one of each turn is waited for. */
 static double walk_share(const sn_tiles *t) {
     const sn_target *target = t->c->cx->target;
     double turns = (double)(t->outer * t->side) / (double)(target->units * t->resident), all = ceil(turns);
-    double ends = t->skewed ? 2.0 * SN_SECTOR / (double)(t->width * t->least) : 0;
+    double own = (double)sn_tile_apart(t) / (double)t->width;
     double memory = 2.0 * (double)(t->c->rows * t->length * t->bytes) / (double)target->units / target->cycle_bytes;
-    double share = turns / all / (1 + ends) / (1 + all * SN_CUT_WALK_BEGINS / memory);
+    double share = turns / all * own / (1 + all * SN_CUT_WALK_BEGINS / memory);
     double under_way = (double)((t->stages - 1) * t->resident * sn_tile_staged(t) * t->bytes) / target->flight_bytes;
     return under_way < 1 ? share * under_way : share;
 }
@@ -386,17 +399,19 @@ static bool choose_walk(sn_tiles *t) {
     bool begins = t->inner % t->vector == 0;
     if (begins && (t->least <= SN_BANK || t->c->rows > (int64_t)SN_CUT_WALK_FEW * t->c->cx->target->units))
         return false;
-    const sn_tiles given = *t;
+    sn_tiles best = *t;
     double most = 0;
     for (int64_t resident = 1; resident <= SN_CUT_WALK_THREADS / SN_WARP; resident++)
         for (int64_t turns = 1; turns <= SN_CUT_WALK_TURNS; turns++)
             for (int64_t longer = 1; longer <= 2; longer++) {
-                sn_tiles o = given;
+                sn_tiles o = *t;
                 if (!choose_walk_of(&o, resident, turns, longer)) continue;
                 double share = walk_share(&o);
-                if (share > most) most = share, *t = o;
+                if (share > most) most = share, best = o;
             }
-    return most >= SN_CUT_WALK_SHARE / 100.0;
+    if (most < SN_CUT_WALK_SHARE / 100.0) return false;
+    *t = best;
+    return true;
 }
 
 /* Has a block room for the tile, and for the sums of pieces? */
