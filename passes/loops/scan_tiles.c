@@ -17,7 +17,8 @@
  * Tiles are of four kinds: parts of rows of few neighbours, in one piece of memory; parts of some columns of rows of many,
  * a line of memory for each step (what comes out of them is stored as it is made, but for halves of steps that begin
  * anywhere); the same one behind the other, where a block walks its columns from end to end; and several whole rows. The
- * last two wait for nobody. The sums of other parts pass from block to block as those of scan_columns.c do. Parts of long
+ * last two wait for nobody. Where lines begin anywhere a tile has some columns of the one beside it, so that both store whole
+ * sectors. The sums of other parts pass from block to block as those of scan_columns.c do. Parts of long
  * rows of one column are warps' (scan_warps.c).
  *
  *     loop g in 1990 : grid {                                   256 columns, each of which is a thread's
@@ -135,29 +136,28 @@ static void narrow_vector(sn_tiles *t, int64_t elements) {
     while (elements % t->vector) t->vector /= 2;
 }
 
-/* How many lanes of a warp meet in a bank when each takes a step of its piece. */
-static uint32_t lanes_in_a_bank(const sn_tiles *t) {
-    int64_t wide = t->least > SN_BANK ? t->least : SN_BANK, banks = SN_LINE / wide,
-            lanes = t->least > SN_BANK ? SN_WARP / 2 : SN_WARP;
-    int64_t words[SN_WARP];
-    uint32_t most = 1;
-    for (int64_t l = 0; l < lanes; l++) {
-        int64_t rest = l / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
+/* Lanes of which a bank is asked at a time: elements of 8 bytes take two turns. */
+static int64_t lanes_at_a_time(const sn_tiles *t) { return t->least > SN_BANK ? SN_WARP / 2 : SN_WARP; }
+
+/* How many of the lanes that begin with thread `first` meet in a bank when each takes a step of its piece: those that want the same word do not. */
+static uint32_t lanes_that_meet(const sn_tiles *t, int64_t first) {
+    int64_t wide = t->least > SN_BANK ? t->least : SN_BANK, banks = SN_LINE / wide, words[SN_WARP];
+    uint32_t most = 1, in_bank[SN_WARP] = {0};
+    for (int64_t l = 0; l < lanes_at_a_time(t); l++) {
+        int64_t x = first + l, rest = x / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
                 piece = t->across ? rest / t->batch : rest % t->pieces,
-                e = row * t->pitch + piece * t->steps * t->width + l % t->width;
-        uint32_t n = 1;
+                e = row * t->pitch + piece * t->steps * t->width + x % t->width;
         words[l] = e * t->least / wide;
         bool known = false;
         for (int64_t i = 0; i < l; i++) known |= words[i] == words[l];
-        for (int64_t i = 0; i < l && !known; i++) {
-            bool first = true;
-            for (int64_t k = 0; k < i; k++) first &= words[k] != words[i];
-            n += first && words[i] % banks == words[l] % banks;
-        }
+        uint32_t n = known ? 0 : ++in_bank[words[l] % banks];
         if (n > most) most = n;
     }
     return most;
 }
+
+/* The same of the first ones. */
+static uint32_t lanes_in_a_bank(const sn_tiles *t) { return lanes_that_meet(t, 0); }
 
 /* Rows are so far apart in shared memory that lanes meet in few banks, if pieces as narrow as words will do for copies. */
 static void choose_pitch(sn_tiles *t) {
@@ -257,6 +257,22 @@ static bool are_wide(const sn_tiles *t) {
     return t->inner % t->vector && width <= t->threads && width * t->least >= wide * SN_LINE;
 }
 
+/* Tiles side by side of so many columns. */
+static void choose_side(sn_tiles *t, int64_t columns) {
+    t->side = sn_ceil_div(t->inner, columns);
+    t->width = sn_ceil_div(t->inner, t->side);
+}
+
+/* The same, with some columns of the next tile where lines begin anywhere, so that both store whole sectors. */
+static void choose_sectors(sn_tiles *t, int64_t columns) {
+    int64_t sector = SN_SECTOR / t->least;
+    bool whole = t->inner % t->vector == 0 || columns >= t->inner;
+    choose_side(t, whole ? columns : sn_ceil_div(columns, sector) * sector);
+    if (whole) return;
+    t->over = sector;
+    t->width = (sn_ceil_div(t->width, sector) + 1) * sector;
+}
+
 /* Some columns from end to end. */
 static bool choose_columns(sn_tiles *t) {
     int64_t line = sn_least(t->least * SN_WARP, SN_LINE) / t->least;
@@ -266,7 +282,7 @@ static bool choose_columns(sn_tiles *t) {
     t->width = sn_least(tile_of(t) / t->length / line * line, t->threads);
     if (t->width < line) t->width = line;
     t->side = sn_ceil_div(t->inner, t->width);
-    if (is_odd(t) && t->least < SN_BANK) t->width = sn_ceil_div(t->inner, t->side);
+    if (is_odd(t) && t->least < SN_BANK) choose_side(t, t->width);
     t->pieces = sn_least(t->threads / t->width, sn_ceil_div(t->length, SN_CUT_TILE_LEAST));
     t->steps = sn_ceil_div(t->length, t->pieces);
     t->pieces = sn_ceil_div(t->length, t->steps);
@@ -291,14 +307,29 @@ static int64_t group_of(const sn_tiles *t) {
     return sn_least(SN_CUT_GROUP, sn_least(t->pieces, SN_WARP) * SN_CUT_TILE_WORDS);
 }
 
+/* Steps of a piece of a tile that is one piece of memory: of as many as there is room for down to an eighth less, those with which fewest lanes meet
+ * in a bank. Every tile begins with a vector. */
+static void choose_steps(sn_tiles *t, int64_t all) {
+    int64_t most = t->steps, best = most, less = most / 8 < all - 1 ? all - 1 : most / 8;
+    uint32_t least = UINT32_MAX;
+    for (t->steps = most; t->steps > 0 && t->steps >= most - less; t->steps--) {
+        uint32_t n = 0;
+        if (t->pieces * t->steps % all) continue;
+        for (int64_t x = 0; x < t->pieces * t->width; x += lanes_at_a_time(t)) n += lanes_that_meet(t, x);
+        if (n < least) least = n, best = t->steps;
+    }
+    t->steps = best;
+}
+
 /* A part of a row, or of some columns of one. */
 static bool choose_part(sn_tiles *t) {
     const sn_scan_cut *c = t->c;
     int64_t units = c->cx->target->units, threads;
     t->flat = t->inner * t->least <= 2 * SN_LINE;
     t->batch = 1;
-    t->side = t->flat ? 1 : sn_ceil_div(t->inner, line_of(t));
-    t->width = sn_ceil_div(t->inner, t->side);
+    int64_t line = t->flat ? t->inner : line_of(t);
+    if (is_odd(t) && t->least == SN_BANK && line < t->inner) choose_sectors(t, line - SN_SECTOR / t->least);
+    else choose_side(t, line);
     if (!t->flat) choose_lines(t);
     for (threads = t->threads = SN_CUT_TILE_THREADS; threads >= SN_CUT_TILE_THREADS / 2; threads -= SN_WARP)
         if (threads / t->width * t->width * t->threads > t->threads / t->width * t->width * threads)
@@ -314,7 +345,8 @@ static bool choose_part(sn_tiles *t) {
     t->group = group_of(t);
     if ((t->warps = sn_tile_by_warps(t))) return t->parts > 1;
     if (t->inner == 1) return false;
-    t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
+    if (t->flat) choose_steps(t, all);
+    else t->steps = odd ? odd_below(t->steps) : t->steps >= all ? t->steps - t->steps % all : t->steps;
     if (t->steps < SN_CUT_TILE_LEAST - 1) return false;
     t->rows = t->pieces * t->steps;
     t->pitch = t->rows * t->width;
@@ -326,59 +358,60 @@ static bool choose_part(sn_tiles *t) {
     return t->parts > 1 && words <= SN_CUT_COLUMN_WORDS && t->parts <= t->group * t->group * t->group;
 }
 
-/* Columns that so many threads have, and walk from end to end. */
-static bool choose_walk_of(sn_tiles *t, int64_t threads) {
-    int64_t units = t->c->cx->target->units, sector = SN_SECTOR / t->least;
+/* The shape of a tile of a walk by so many blocks of a multiprocessor at a time, of which all multiprocessors take so many turns. */
+static bool choose_walk_of(sn_tiles *t, int64_t resident, int64_t turns, int64_t longer) {
+    int64_t room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
+    int64_t sides = resident * turns * t->c->cx->target->units / t->outer;
     t->flat = false;
     t->batch = t->pieces = 1;
-    t->side = sn_ceil_div(t->inner, threads);
-    t->width = sn_ceil_div(sn_ceil_div(t->inner, t->side), sector) * sector;
-    if (t->outer * t->side < 2 * units || t->width * 4 <= threads * 3) return false;
+    choose_sectors(t, sn_ceil_div(t->inner, sides > 1 ? sides : 1));
     choose_lines(t);
     t->threads = sn_ceil_div(t->width, SN_WARP) * SN_WARP;
-    t->rows = t->steps = SN_CUT_TILE_WHOLE * threads / SN_CUT_TILE_THREADS / (t->bytes * t->width);
+    if (t->threads * resident > SN_CUT_WALK_THREADS || t->threads > SN_CUT_WALK_BLOCK) return false;
+    if (t->width * t->least < SN_LINE) return false;
     t->pitch = line_pitch(t);
-    if (!t->steps || t->length / t->steps < SN_CUT_WALK_LEAST) return false;
+    t->rows = t->steps = longer * SN_CUT_WALK_PIECE / t->bytes;
+    if (t->length / t->steps < SN_CUT_WALK_LEAST) return false;
     t->parts = sn_ceil_div(t->length, t->steps);
     if (t->parts > SN_CUT_WALK_MOST) return false;
-    int64_t each = sn_tile_staged(t) * t->bytes, room = t->c->cx->target->shared_bytes + SN_CUT_TILE_RESERVED;
-    t->resident =
-        sn_least(sn_ceil_div(t->outer * t->side, units), SN_CUT_WALK_RESIDENT * SN_CUT_TILE_THREADS / threads);
-    for (; t->resident; t->resident--) {
-        t->stages = (room / t->resident - SN_CUT_TILE_RESERVED) / each;
-        if (t->stages > SN_MAX_PIPE) t->stages = SN_MAX_PIPE;
-        if (t->stages >= SN_CUT_WALK_STAGES) return true;
-    }
-    return false;
+    t->resident = resident;
+    t->stages = (room / resident - SN_CUT_TILE_RESERVED) / (sn_tile_staged(t) * t->bytes);
+    if (t->stages > SN_MAX_PIPE) t->stages = SN_MAX_PIPE;
+    return t->stages >= SN_CUT_WALK_STAGES;
 }
 
-/* How near to all multiprocessors walking all the time blocks come which begin together. */
-static double evenness(const sn_tiles *t) {
-    double turns = (double)(t->outer * t->side) / t->c->cx->target->units;
-    return turns / ceil(turns);
+/* What a walk leaves of memory's time for what it has to move: multiprocessors have no block in the last turn; columns of the next block are
+ * loaded twice; parts may be too few to keep memory busy; and the first one of each turn is waited for. */
+static double walk_share(const sn_tiles *t) {
+    const sn_target *target = t->c->cx->target;
+    double turns = (double)(t->outer * t->side) / (double)(target->units * t->resident), all = ceil(turns);
+    double own = (double)sn_tile_apart(t) / (double)t->width;
+    double memory = 2.0 * (double)(t->c->rows * t->length * t->bytes) / (double)target->units / target->cycle_bytes;
+    double share = turns / all * own / (1 + all * SN_CUT_WALK_BEGINS / memory);
+    double under_way = (double)((t->stages - 1) * t->resident * sn_tile_staged(t) * t->bytes) / target->flight_bytes;
+    return under_way < 1 ? share * under_way : share;
 }
 
-/* Many columns, each of which would be a thread's own, of steps that begin anywhere, or so few of f64 and i64 that threads
- * load too little: a block walks some of them from end to end, part by part, with the next parts under way. So memory is
- * asked for whole vectors, and nobody waits for others. A block has 256, or fewer where that is clearly more even: lines of memory have ends. */
+/* Columns of steps that begin anywhere, or so few of f64 and i64 that threads load too little: a block walks some of them from end to end, part by part,
+ * with the next parts under way. So memory is asked for whole vectors, and nobody waits for others. All multiprocessors have as many, as far as that goes:
+ * columns of a block are as many as leave none of them idle in the last turn. */
 static bool choose_walk(sn_tiles *t) {
-    sn_tiles best = *t, other = *t;
-    bool found = false;
     bool begins = t->inner % t->vector == 0;
     if (begins && (t->least <= SN_BANK || t->c->rows > (int64_t)SN_CUT_WALK_FEW * t->c->cx->target->units))
         return false;
-    int64_t least = begins ? SN_WARP : 2 * SN_WARP, lines = SN_CUT_WALK_LINES * SN_LINE / t->least;
-    for (int64_t threads = SN_CUT_TILE_THREADS; threads >= least && threads >= lines; threads /= 2) {
-        other = *t;
-        if (!choose_walk_of(&other, threads)) continue;
-        double even = evenness(&other) * 100, before = found ? evenness(&best) * (100 + SN_CUT_WALK_EVENER) : 0;
-        bool half = threads == SN_CUT_TILE_THREADS / 2 && t->least <= SN_BANK;
-        double enough = threads == SN_CUT_TILE_THREADS ? 0 : half ? SN_CUT_WALK_HALF_EVEN : SN_CUT_WALK_EVEN;
-        if (even < enough || even < before) continue;
-        best = other, found = true;
-    }
-    *t = found ? best : other;
-    return found;
+    sn_tiles best = *t;
+    double most = 0;
+    for (int64_t resident = 1; resident <= SN_CUT_WALK_THREADS / SN_WARP; resident++)
+        for (int64_t turns = 1; turns <= SN_CUT_WALK_TURNS; turns++)
+            for (int64_t longer = 1; longer <= 2; longer++) {
+                sn_tiles o = *t;
+                if (!choose_walk_of(&o, resident, turns, longer)) continue;
+                double share = walk_share(&o);
+                if (share > most) most = share, best = o;
+            }
+    if (most < SN_CUT_WALK_SHARE / 100.0) return false;
+    *t = best;
+    return true;
 }
 
 /* Has a block room for the tile, and for the sums of pieces? */
@@ -424,6 +457,7 @@ static bool choose(sn_tiles *t) {
     if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
     if (!narrow && are_wide(t)) return choose_columns(t);
     if (!narrow && columns_suffice(t)) return choose_walk(t);
+    if (!narrow && t->inner % t->vector && choose_walk(t)) return true;
     return choose_part(t);
 }
 

@@ -24,12 +24,13 @@ typedef struct sn_tiles {
     bool across; /* lanes have neighbouring rows, not neighbouring pieces of one */
     bool reverse, whole, flat;        /* steps go down in memory; rows are not cut; a tile is one piece of memory */
     int64_t batch, rows, width, side; /* of a tile: rows, steps of each, neighbours of each; tiles side by side */
-    bool warps;                       /* a part of a single row, which warps scan (scan_warps.c) */
-    int64_t pieces, steps;            /* of a column; of a piece */
-    int64_t turns;                    /* of a thread, each with a piece */
-    int64_t threads, active, vector;  /* of a block; that have a piece; elements that are copied at once */
-    int64_t pitch, pad;               /* elements of a row in shared memory; in front of the first one */
-    int64_t parts, group;             /* of a row; of a group of them */
+    int64_t over;          /* of these neighbours, how many are the next tile's: as many as a sector has; 0: none */
+    bool warps;            /* a part of a single row, which warps scan (scan_warps.c) */
+    int64_t pieces, steps; /* of a column; of a piece */
+    int64_t turns;         /* of a thread, each with a piece */
+    int64_t threads, active, vector; /* of a block; that have a piece; elements that are copied at once */
+    int64_t pitch, pad;              /* elements of a row in shared memory; in front of the first one */
+    int64_t parts, group;            /* of a row; of a group of them */
     int64_t stages;     /* the block walks all parts, so many are copied or used at a time; 0: it has one part */
     int64_t resident;   /* blocks of a multiprocessor then */
     int64_t shared;     /* bytes */
@@ -118,6 +119,9 @@ static inline bool sn_tile_stays(const sn_tiles *t) {
     return t->flat || (t->skewed && t->parts == 1 && t->least < SN_BANK);
 }
 
+/* Neighbours from tile to tile. */
+static inline int64_t sn_tile_apart(const sn_tiles *t) { return t->width - t->over; }
+
 /* Elements behind the last whole vector of all. */
 static inline int64_t sn_tile_rest(const sn_tiles *t) { return t->outer * t->length * t->inner % t->vector; }
 
@@ -151,6 +155,8 @@ void sn_tile_fetch_ahead(sn_tiles *t, int64_t blocks);
 void sn_tile_copy_out(sn_tiles *t);
 /* Elements between the start of a vector and that of the tile, where tiles begin anywhere. */
 sn_ix sn_tile_lead(const sn_tiles *t);
+/* Which elements of a line a tile stores where it has some of the next tile's: from *first up to *end, counted from its own first one. `number`: of the line, among all. */
+void sn_tile_sectors(const sn_tiles *t, sn_ix number, sn_ix *first, sn_ix *end);
 /* The element that line number `line` of a tile that is no single piece of memory begins with. */
 sn_ix sn_tile_line_start(const sn_tiles *t, sn_ix line);
 

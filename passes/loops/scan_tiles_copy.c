@@ -43,11 +43,20 @@ void sn_tile_grid(sn_tiles *t) {
     if (top.i) sn_stmt_unlink(m, top);
     t->part = t->whole ? sn_tile_const(t, 0) : sn_ix_divc(m, number, of_part);
     t->row = t->whole ? sn_tile_times(t, number, t->batch) : sn_ix_modc(m, sn_ix_divc(m, number, t->side), t->outer);
-    t->column = sn_tile_times(t, sn_ix_modc(m, number, t->side), t->width);
+    t->column = sn_tile_times(t, sn_ix_modc(m, number, t->side), sn_tile_apart(t));
     if (t->whole) t->column = sn_tile_const(t, 0);
     if (t->stages) open_walk(t);
     sn_ix last = sn_tile_const(t, t->parts - 1);
     t->tile_row = sn_tile_times(t, t->reverse ? sn_ix_sub(m, last, t->part) : t->part, t->rows);
+}
+
+/* Those whose sectors begin in its own ones; the first tile begins with the line. A line begins anywhere, so the sectors of each do elsewhere. */
+void sn_tile_sectors(const sn_tiles *t, sn_ix number, sn_ix *first, sn_ix *end) {
+    int64_t back = t->inner % t->over * (t->over - 1) %
+                   t->over; /* times the number: elements in front of the line's first whole sector */
+    sn_ix front = sn_ix_modc(t->m, sn_tile_times(t, number, back), t->over);
+    *first = sn_ix_min(t->m, front, t->column);
+    *end = sn_ix_addc(t->m, front, sn_tile_apart(t));
 }
 
 /* ---- copies ---- */

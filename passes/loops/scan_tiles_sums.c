@@ -46,6 +46,12 @@ static void make_step(sn_tiles *t, step *out, sn_cursor at, sn_ix x, sn_ix turn,
         out->there = out->kept = sn_put_in(m, at, lo, sn_tile_const(t, t->length));
     if (t->reverse && !t->whole && beyond) out->there = sn_put_in(m, at, position, sn_tile_const(t, t->length));
     if (!sn_tile_stays(t) && beyond && !t->inside) out->kept = sn_put_in(m, at, in_row, sn_tile_const(t, t->length));
+    if (t->over) {
+        sn_ix first, end, number = sn_tile_plus(t, sn_tile_times(t, front, t->length), in_row);
+        sn_tile_sectors(t, number, &first, &end);
+        sn_ix rest = sn_ix_sub(m, sn_tile_column(t, x), first);
+        out->kept = sn_tile_both(t, at, out->kept, sn_put_in(m, at, rest, sn_ix_sub(m, end, first)));
+    }
     out->element = sn_tile_plus(
         t, sn_tile_times(t, sn_tile_plus(t, sn_tile_times(t, front, t->length), in_row), t->inner), of_row);
     for (uint32_t i = 0; i <= c->outer.n; i++)
@@ -315,6 +321,10 @@ static void look_back(sn_tiles *t, uint32_t i) {
         sn_val posts = sn_put_in(m, at, last, sn_tile_const(t, 1));
         if (t->side * t->width != t->inner)
             posts = sn_tile_both(t, at, posts, sn_put_in(m, at, of_row, sn_tile_const(t, t->inner)));
+        if (t->over) {
+            sn_val own = sn_put_in(m, at, sn_tile_column(t, x), sn_tile_const(t, sn_tile_apart(t)));
+            posts = sn_tile_both(t, at, posts, own);
+        }
         level up = first_level(t);
         for (uint32_t k = 0; k < which; k++) {
             posts = sn_tile_both(t, at, posts, ends_group(t, at, &up));

@@ -30,7 +30,7 @@
  * Rows that begin inside of vectors have parts that begin with vectors: the first part has some elements of the row before,
  * which count for nothing. Where steps go down in memory, so do vectors, threads and warps.
  *
- * Legal where scan_tiles.c is. One row, or some that have more than a group of parts each: shorter ones wait for few
+ * Legal where scan_tiles.c is. One row, or some that have nine whole tiles or more each: shorter ones wait for few
  * others, and registers hold longer parts of them (split_scan.c).
  */
 #include "passes/loops/scan_tiles.h"
@@ -58,7 +58,7 @@ bool sn_tile_by_warps(sn_tiles *t) {
     t->steps -= t->steps % t->vector;
     t->rows = t->pieces * t->steps;
     t->parts = sn_ceil_div(t->length + beyond, t->rows);
-    if (t->outer > 1 && t->parts <= SN_CUT_GROUP)
+    if (t->outer > 1 && t->length * t->bytes / SN_CUT_TILE_BYTES < SN_CUT_WARP_PARTS)
         return false; /* few wait for each other: registers hold longer parts */
     return t->parts / SN_CUT_GROUP <= WARPS * SN_WARP * SN_CUT_LANES &&
            sn_mul_clamped(t->parts, t->outer) <= SN_CUT_COLUMN_WORDS;
