@@ -481,6 +481,7 @@ static double begin_of(const sn_attend *a, const sn_sched *sc, bool waits) {
  * multiprocessor. Few rows wait for them from memory, and the last block of those that share them for what each part has
  * left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
+    enum { LOADS = 64 /* bytes that a multiprocessor loads from the cache in a cycle */ };
     const sn_contraction *c = &a->c;
     double products = products_of(a, sc), weights = weights_of(a, sc);
     double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
@@ -488,14 +489,16 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     double tile = longer + shorter * not_hidden(a, sc) + waits_of(a, sc);
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
     bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
-    bool memory = c->m <= sn_mmas[a->mma].m || (waits && c->m <= sc->tile_m); /* no others have the same keys */
+    /* Keys that other tiles of rows have, too, come from the cache: as timed for chunks; parts of keys that all rows see alike are
+     * taken to come from memory. */
+    bool alone = c->m <= sc->tile_m || tiles_of(a, sc), memory = c->m <= sn_mmas[a->mma].m || (waits && alone);
     double brought = brought_of(a, sc) / (memory ? a->cx->target->cycle_bytes : SN_ATTEND_CACHE);
     if (brought > tile) tile = brought;
     double units = a->cx->target->units * beside(sc), blocks = tiles_of_rows(a, sc), turns = sn_waves(blocks, units);
     if (a->n_masks && !waits)
         turns = blocks > units ? blocks / units : 1; /* of different lengths: begun when others end */
     double keys = tiles_seen(a, sc), rows = (double)(c->m < sc->tile_m ? c->m : sc->tile_m);
-    double left = rows * (double)c->n * sn_dtype_bytes(SN_F32) / SN_ATTEND_CACHE; /* by a part */
+    double left = rows * (double)c->n * sn_dtype_bytes(SN_F32) / LOADS; /* by a part */
     double join = sc->split > 1 ? sc->split * (left > SN_ATTEND_PART ? left : SN_ATTEND_PART) : 0;
     /* Where a block has more to do than others, those beside it leave it the multiprocessor. */
     if (sc->persistent && a->n_masks) turns *= 1 + (sn_attend_excess(a, sc) - 1) / beside(sc);
