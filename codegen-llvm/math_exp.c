@@ -44,6 +44,8 @@ static const double EXP_32[] = {1, 1, 0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558f2p-
 /* (2^f - 1) / f, |f| <= 1/2 */
 static const double EXP2_32[] = {0x1.62e43p-1,  0x1.ebfbep-3,  0x1.c6af6cp-5,
                                  0x1.3b2a54p-7, 0x1.5f089p-10, 0x1.44138ap-13};
+/* 2^f, |f| <= 1/2, to 2^-13.7 */
+static const double EXP2_SHORT[] = {0x1.fff692p-1, 0x1.62f31ap-1, 0x1.f0de1ap-3, 0x1.c3f76p-5};
 static const double TANH_32[] = {-0x1.555554p-2, 0x1.110eep-3, -0x1.b955dcp-5, 0x1.59e1c8p-6, -0x1.9ada6p-8};
 
 /* ---- parts ---- */
@@ -288,6 +290,16 @@ lv sn_math_exp2_normal(sn_em *em, const lv *in) {
     return em_select(em, below, sn_em_f(em, x, 0), sn_math_exp2(em, in));
 }
 
+/* f32 on GPUs: 2^f by a polynomial, times 2^n, whose exponent stands in the last bits of the sum that rounds x. A product keeps nan. */
+lv sn_math_exp2_short(sn_em *em, const lv *in) {
+    lv x = in[0];
+    if (!em->cg->target->is_gpu || sn_em_is64(x)) return sn_math_exp2_normal(em, in);
+    double round = ROUND_32 + 127;
+    lv n = em_contract(em_addc(em, x, round)), f = em_contract(em_sub(em, x, em_addc(em, n, -round)));
+    lv y = sn_em_poly(em, f, EXP2_SHORT, SN_COUNT(EXP2_SHORT)), bits = sn_em_ibits(em, n);
+    return em_mul(em, y, sn_em_fbits(em, em_shl(em, bits, sn_em_i(em, bits, 23))));
+}
+
 /* e^x - 1 = 2 (s p + (s - 1/2)), s = 2^(n-1): s is a float even where 2^n is not. */
 lv sn_math_expm1(sn_em *em, const lv *in) {
     lv x = in[0], limited = not_nan(em, limit(em, x, -60, sn_em_is64(x) ? 710 : 89));
@@ -331,6 +343,22 @@ lv sn_math_tanh(sn_em *em, const lv *in) {
     lv near = em_div(em, t, below);
     lv far = em_sub(em, sn_em_f(em, x, 1), em_div(em, sn_em_f(em, x, 2), below));
     return em_copysign(em, em_select(em, em_less(em, a, 0.55), near, far), x);
+}
+
+/* On GPUs 1 - 2/(e^2x + 1), as exact near 0 as it is near 1: for what counts by its absolute error. */
+lv sn_math_tanh_level(sn_em *em, const lv *in) {
+    lv x = in[0];
+    if (!em->cg->target->is_gpu || sn_em_is64(x)) return sn_math_tanh(em, in);
+    lv twice = em_mulc(em, x, 2 * LOG2_E_32), e = sn_math_exp2_normal(em, &twice);
+    return em_fmac(em, sn_math_rcp_normal(em, em_addc(em, e, 1)), -2, sn_em_f(em, x, 1));
+}
+
+/* One instruction of GPUs, for what a half rounds to fewer bits than it has. */
+lv sn_math_tanh_short(sn_em *em, const lv *in) {
+    if (!em->cg->target->is_gpu || sn_em_is64(in[0])) return sn_math_tanh(em, in);
+    lv y = em_call1(em, "llvm.tanh", in[0]);
+    if (LLVMCanValueUseFastMathFlags(y)) LLVMSetFastMathFlags(y, LLVMFastMathApproxFunc);
+    return y;
 }
 
 /* e^x, x <= 0. */

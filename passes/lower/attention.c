@@ -58,7 +58,10 @@ sn_val sn_lower_attention(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_cursor outside = lw->at;
     lw->at = sn_at_end(lw->kern, nest);
     p.a_index[p.a_k] = p.b_index[p.b_k] = sn_ix_axis(m, key);
+    bool outer = lw->scores;
+    lw->scores = true;
     sn_val score = sn_put_cast(m, lw->at, t, sn_lower_element(lw, p.a, p.a_index));
+    lw->scores = outer;
     sn_val v = sn_put_cast(m, lw->at, t, sn_lower_element(lw, p.b, p.b_index));
     sn_put_yield(m, lw->at, (sn_val[]){score, sn_put_const(m, lw->at, t, 1), score, v}, 4);
     lw->at = outside;

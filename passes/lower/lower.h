@@ -74,6 +74,7 @@ typedef struct sn_lower {
     uint32_t memo_n, memo_cap;
     uint32_t first; /* its first statement */
     sn_text note;   /* ops that went in */
+    bool scores;    /* what is computed are scores of an attention */
 } sn_lower;
 
 /* Costs nothing beside what it reads. */

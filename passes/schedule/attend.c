@@ -122,16 +122,31 @@ static int64_t heads_of(const sn_attend *a, sn_axis ax, int64_t extent) {
     return 1;
 }
 
-/* Where no axis is q's alone, as in decoding, the heads that share keys are rows. */
-static bool take_heads_as_rows(sn_attend *a) {
+/* Elements from a row to the next one, each a query of a head of a group. */
+static bool find_row_stride(const sn_attend *a, sn_ix e, int64_t *out) {
+    sn_axis axes[2 * SN_MAX_CHAIN], row = sn_axis_new(a->m, "row", sn_ix_const(a->m, a->c.m)),
+                                    b = sn_axis_new(a->m, "b", sn_ix_const(a->m, a->c.batch));
+    sn_ix with[2 * SN_MAX_CHAIN], zero = sn_ix_const(a->m, 0);
+    sn_contraction_place place = {sn_ix_axis(a->m, b), sn_ix_axis(a->m, row), zero, zero};
+    uint32_t n = sn_contraction_axes(axes, with, a->m, &a->c, &place);
+    return sn_ix_coef(a->m, sn_ix_subst(a->m, e, axes, with, n), row, out);
+}
+
+/* The heads that share keys are rows, each with all queries: where no axis is q's alone, as in decoding, or so few queries that tiles
+ * have room for those of other heads, whose rows then lie evenly behind one another. */
+static bool take_heads_as_rows(sn_attend *a, int64_t queries) {
     sn_contraction *c = &a->c;
+    int64_t stride;
     for (uint32_t i = 0; i < c->outer.n; i++) {
         sn_axis ax = sn_stmt_axis(a->m, c->outer.at[i]);
         int64_t n = uses(a, a->q, ax) && uses(a, a->key, ax) ? heads_of(a, ax, c->extent[i]) : 1;
         if (n == 1) continue;
-        c->grouped = i, c->group = n;
+        sn_contraction before = *c;
+        c->grouped = i, c->group = n, c->m = n * queries;
         c->extent[i] /= n;
-        return true;
+        c->batch /= n;
+        if (queries == 1 || find_row_stride(a, sn_stmt_get(a->m, a->q)->ix, &stride)) return true;
+        *c = before;
     }
     return false;
 }
@@ -155,15 +170,16 @@ static bool find_sides(sn_attend *a, const char **why_not) {
         if (of_v && !of_q && !of_k && columns != SN_MAX_CHAIN) return refuse(why_not, "v has two axes of columns");
         if (of_v && !of_q && !of_k) columns = i;
     }
-    if (columns == SN_MAX_CHAIN || (rows == SN_MAX_CHAIN && !(a->cx->target->is_gpu && take_heads_as_rows(a))))
-        return refuse(why_not, "it has no rows or no columns");
+    if (columns == SN_MAX_CHAIN) return refuse(why_not, "it has no columns");
     for (uint32_t i = 0; i < c->outer.n; i++) {
         c->side[i] = i == rows ? SN_SIDE_M : i == columns ? SN_SIDE_N : SN_SIDE_BATCH;
         if (i != rows && i != columns) c->batch = sn_mul_clamped(c->batch, c->extent[i]);
     }
-    c->m = c->group ? c->group : c->extent[rows];
     c->n = c->extent[columns];
-    return true;
+    c->m = rows == SN_MAX_CHAIN ? 1 : c->extent[rows];
+    bool few = a->cx->target->is_gpu && 2 * c->m <= sn_mmas[SN_MMA_WGMMA_BF16].m;
+    if (few && take_heads_as_rows(a, c->m)) return true;
+    return rows != SN_MAX_CHAIN ? true : refuse(why_not, "it has no rows");
 }
 
 /* Is everything that scores are made of the same for all columns? */
@@ -238,7 +254,7 @@ static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
     const sn_stmt_rec *r = sn_stmt_get(a->m, load);
     const sn_contraction *c = &a->c;
     sn_axis keys = sn_stmt_axis(a->m, c->top);
-    int64_t bytes = sn_dtype_bytes(r->dtype), stride, rows = 0;
+    int64_t bytes = sn_dtype_bytes(r->dtype), stride;
     if (bytes < 2 || bytes > 4 || r->has_mask || sn_buf_is_local(sn_buf_get(a->m, r->buf)) ||
         sn_buf_get(a->m, r->buf)->align < UNIT)
         return false;
@@ -246,8 +262,8 @@ static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
     sn_ix rest = sn_ix_sub(a->m, r->ix, sn_ix_axis(a->m, keys));
     for (uint32_t i = 0; i < c->outer.n; i++) {
         if (!sn_ix_coef(a->m, rest, sn_stmt_axis(a->m, c->outer.at[i]), &stride) || stride < 0) return false;
-        if (c->side[i] == SN_SIDE_M || (c->group && c->grouped == i)) rows = stride;
     }
+    bool rows = find_row_stride(a, rest, &stride) && stride;
     return rows && !sn_ix_uses_vals(a->m, rest) && sn_ix_is_multiple(a->m, rest, UNIT / bytes);
 }
 
@@ -259,18 +275,20 @@ bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn
     return true;
 }
 
-/* Special functions that f takes for a score. */
-static double specials_of(const sn_attend *a) {
-    double n = 0;
-    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->first; s.i; s = sn_stmt_get(a->m, s)->next)
-        n += sn_schedule_special(sn_stmt_get(a->m, s)->op);
-    return n;
+/* What f takes for a score: all that v is made of, up to the sum. */
+static void count_function(sn_attend *a, sn_val v, bool *seen) {
+    const sn_stmt_rec *r = def_of(a, v);
+    if (sn_val_eq(v, a->sum) || seen[v.i]) return;
+    seen[v.i] = true;
+    sn_schedule_scalar one = sn_schedule_scalar_of(a->m, r);
+    a->specials += one.special, a->instructions += one.instructions;
+    for (uint32_t i = 0; i < r->n_in; i++) count_function(a, r->in[i], seen);
 }
 
 bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
     if (!sn_attend_find_nest(a, why_not, cx, k) || !find_instruction(a, why_not)) return false;
     sn_attend_find_loads(a);
-    a->specials = specials_of(a);
+    count_function(a, a->score, SN_NEWN(cx->scratch, bool, a->m->vals.count));
     for (uint32_t i = 0; i < a->n_loads; i++) a->boxed[i] = can_be_boxed(a, a->loads[i]);
     return true;
 }
@@ -347,10 +365,24 @@ static double tiles_seen(const sn_attend *a, const sn_sched *sc) {
     return sum / (double)looks;
 }
 
-/* Is there a part for each block that shares the keys? */
+/* ... that rows see which see fewest. */
+static int64_t least_tiles(const sn_attend *a, const sn_sched *sc) {
+    enum { MOST = 64 };
+    int64_t all = tiles_of(a, sc), blocks = sn_ceil_div(a->c.m, sc->tile_m), least = INT64_MAX;
+    if (all || blocks > MOST) return all;
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t n = sn_attend_tiles_at(a, sc, i * sc->tile_m);
+        if (n < least) least = n;
+    }
+    return least;
+}
+
+/* Is there a part for each block that shares the keys? Of any number above (split - 1)^2, there is. */
 static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
     int64_t tiles = tiles_of(a, sc), split = sc->split;
-    return split == 1 || (!sc->persistent && tiles && (split - 1) * sn_ceil_div(tiles, split) < tiles);
+    if (split == 1 || sc->persistent) return split == 1;
+    if (!tiles) return least_tiles(a, sc) > (split - 1) * (split - 1);
+    return (split - 1) * sn_ceil_div(tiles, split) < tiles;
 }
 
 /* Of a thread that computes. */
@@ -449,6 +481,7 @@ static double begin_of(const sn_attend *a, const sn_sched *sc, bool waits) {
  * multiprocessor. Few rows wait for them from memory, and the last block of those that share them for what each part has
  * left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
+    enum { LOADS = 64 /* bytes that a multiprocessor loads from the cache in a cycle */ };
     const sn_contraction *c = &a->c;
     double products = products_of(a, sc), weights = weights_of(a, sc);
     double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
@@ -456,12 +489,17 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     double tile = longer + shorter * not_hidden(a, sc) + waits_of(a, sc);
     if (pressed > 0) tile += (double)pressed * SN_ATTEND_PRESSED;
     bool waits = c->m < SN_ATTEND_LEAST || sc->split > 1;
-    double brought = brought_of(a, sc) / (waits ? a->cx->target->cycle_bytes : SN_ATTEND_CACHE);
+    /* Keys that other tiles of rows have, too, come from the cache: as timed for chunks; parts of keys that all rows see alike are
+     * taken to come from memory. */
+    bool alone = c->m <= sc->tile_m || tiles_of(a, sc), memory = c->m <= sn_mmas[a->mma].m || (waits && alone);
+    double brought = brought_of(a, sc) / (memory ? a->cx->target->cycle_bytes : SN_ATTEND_CACHE);
     if (brought > tile) tile = brought;
     double units = a->cx->target->units * beside(sc), blocks = tiles_of_rows(a, sc), turns = sn_waves(blocks, units);
     if (a->n_masks && !waits)
         turns = blocks > units ? blocks / units : 1; /* of different lengths: begun when others end */
-    double keys = tiles_seen(a, sc), join = sc->split > 1 ? sc->split * SN_ATTEND_PART : 0;
+    double keys = tiles_seen(a, sc), rows = (double)(c->m < sc->tile_m ? c->m : sc->tile_m);
+    double left = rows * (double)c->n * sn_dtype_bytes(SN_F32) / LOADS; /* by a part */
+    double join = sc->split > 1 ? sc->split * (left > SN_ATTEND_PART ? left : SN_ATTEND_PART) : 0;
     /* Where a block has more to do than others, those beside it leave it the multiprocessor. */
     if (sc->persistent && a->n_masks) turns *= 1 + (sn_attend_excess(a, sc) - 1) / beside(sc);
     if (sc->split > 1) keys = sn_waves(keys, sc->split);
@@ -484,7 +522,7 @@ static bool is_many(const sn_attend *a, const sn_sched *sc) {
 
 /* Of few rows: as many parts of the keys as take the least cycles. A block that has them all may be persistent. */
 static uint32_t parts_of(const sn_attend *a, const sn_sched *sc, bool open) {
-    int64_t tiles = tiles_of(a, sc);
+    int64_t tiles = least_tiles(a, sc);
     uint32_t best = 1;
     double least = 0;
     if (is_many(a, sc)) return 1;

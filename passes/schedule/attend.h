@@ -40,7 +40,7 @@ typedef struct sn_attend {
     sn_stmt loads[SN_MOST_LOADS]; /* that f makes for each score */
     bool boxed[SN_MOST_LOADS];    /* by a box for the tile, not by each thread */
     uint32_t n_loads;
-    double specials; /* special functions of f, for a score */
+    double specials, instructions; /* special functions of f, for a score; instructions, as few as it may be */
     sn_mma mma;
 } sn_attend;
 
@@ -85,6 +85,16 @@ double sn_attend_excess(const sn_attend *a, const sn_sched *sc);
 /* Turns of block g; batch and tile of turn w. */
 sn_ix sn_attend_order_turns(const sn_attend_order *o, sn_module *m, sn_ix g);
 void sn_attend_order_place(sn_ix *batch, sn_ix *tile, const sn_attend_order *o, sn_module *m, sn_ix w, sn_ix g);
+
+/* ---- attend_range.c ---- */
+
+/* What scores lie between, with their factor; or they are -inf, where there are holes. */
+typedef struct sn_attend_range {
+    double lo, hi;
+    bool holes;
+} sn_attend_range;
+
+sn_attend_range sn_attend_range_of(const sn_attend *a);
 
 /* ---- attend_mask.c ---- */
 

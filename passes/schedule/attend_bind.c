@@ -156,21 +156,15 @@ void sn_attend_store_all(binding *o, sn_cursor at, sn_buf buf, double value) {
 
 static void zero(binding *o, sn_cursor at, sn_buf buf) { sn_contract_zero(&o->b, at, buf); }
 
-/* The score at p. What counts of one is its absolute error: a hyperbolic tangent of limited weight is 1 - 2/(e^2x +
- * 1) also near 0. */
+/* The score at p. What counts of one is its absolute error, so that a hyperbolic tangent of limited weight need not be exact
+ * near 0. */
 sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
     enum { MOST_WEIGHT = 256 };
     sn_module *m = o->b.m;
-    sn_cursor at = p->at;
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, o->a->score)->def);
     if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
         return sn_contraction_copy(p, o->a->score);
-    sn_val x = sn_contraction_copy(p, r->in[0]), one = sn_put_const(m, at, SN_F32, 1);
-    x = sn_put_op2(m, at, SN_LOP_MUL, x, sn_put_const(m, at, SN_F32, 2 * SN_LOG2_E));
-    sn_val sum = sn_put_op2(m, at, SN_LOP_ADD, sn_put_op1(m, at, SN_LOP_EXP2_NORMAL, x), one);
-    sn_val part = sn_put_op1(m, at, SN_LOP_RECIPROCAL, sum);
-    part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_const(m, at, SN_F32, -2));
-    return sn_put_op2(m, at, SN_LOP_ADD, part, one);
+    return sn_put_op1(m, p->at, SN_LOP_TANH_LEVEL, sn_contraction_copy(p, r->in[0]));
 }
 
 /* Of a score: element e of block j of thread x. */
@@ -226,12 +220,12 @@ void sn_attend_put_function(binding *o, sn_cursor at) {
     sn_put_store(o->b.m, at, o->s, s.own, sn_attend_put_score(o, &s.p));
 }
 
-/* The score where e is not negative, else -inf. */
+/* The score where e is not negative, else -inf; of what are weights already, 0. */
 static sn_val put_seen(binding *o, sn_cursor at, sn_ix e, sn_val score) {
     sn_module *m = o->b.m;
     int64_t bound = sn_ix_range(m, e).hi;
     sn_val keep = sn_put_in(m, at, e, sn_ix_const(m, bound < 0 ? 1 : bound < INT32_MAX ? bound + 1 : INT32_MAX));
-    return sn_put_op3(m, at, SN_LOP_SELECT, keep, score, sn_put_const(m, at, SN_F32, -INFINITY));
+    return sn_put_op3(m, at, SN_LOP_SELECT, keep, score, sn_put_const(m, at, SN_F32, o->bounded ? 0 : -INFINITY));
 }
 
 sn_val sn_attend_put_seen(binding *o, sn_cursor at, sn_ix row, sn_ix key, sn_val score) {
@@ -378,10 +372,10 @@ void sn_attend_open_tiles(binding *o, sn_cursor *at) {
     sn_ix number;
     sn_attend_tiles(&o->first, &number, o->a, o->b.sc, o->b.batch, o->b.row);
     if (o->b.split > 1) {
-        int64_t each = sn_ceil_div(sn_ix_value(o->b.m, number), o->b.split);
-        sn_ix before = sn_ix_scale(o->b.m, o->b.part, each), left = sn_ix_sub(o->b.m, number, before);
+        sn_ix each = sn_ix_divc(o->b.m, sn_ix_addc(o->b.m, number, o->b.split - 1), o->b.split);
+        sn_ix before = sn_ix_mul(o->b.m, o->b.part, each), left = sn_ix_sub(o->b.m, number, before);
         o->first = sn_ix_add(o->b.m, o->first, before);
-        number = sn_ix_min(o->b.m, left, sn_ix_const(o->b.m, each));
+        number = sn_ix_max(o->b.m, sn_ix_min(o->b.m, left, each), sn_ix_const(o->b.m, 1)); /* as is known of all */
     }
     sn_ix t = open_pipe(o, at, "t", number, o->b.sc->stages);
     o->keys = sn_ix_scale(o->b.m, sn_ix_add(o->b.m, o->first, t), o->b.sc->tile_n);
@@ -397,11 +391,15 @@ static void put_tile(binding *o, sn_cursor at) {
     zero(o, at, o->s);
     sn_mma_put(o->b.m, at, &o->scores);
     sn_attend_put_function(o, at);
-    sn_attend_put_masks(o, at);
-    sn_attend_put_most(o, at);
+    if (!o->bounded) {
+        sn_attend_put_masks(o, at);
+        sn_attend_put_most(o, at);
+    }
     sn_attend_put_weights(o, at);
+    if (o->bounded) sn_attend_put_masks(o, at);
+    sn_attend_put_sum(o, at);
     sn_attend_put_fragment(o, at);
-    if (!is_one_tile(o)) sn_attend_put_growth(o, at);
+    if (!is_one_tile(o) && !o->bounded) sn_attend_put_growth(o, at);
     sn_mma_put(o->b.m, at, &o->sums);
 }
 
@@ -414,6 +412,21 @@ static bool wants_maximum(const sn_attend *a) {
             if (r->in[i].i == most.i || r->in[i].i == most.i + 2) return true;
     }
     return false;
+}
+
+/* The body divides sums by totals, and does nothing else with those: then it multiplies by what one division a row gives. */
+static void find_quotient(binding *o) {
+    sn_module *m = o->b.m;
+    sn_val total = sn_result(sn_stmt_get(m, o->a->c.top), 1), sum = sn_result(sn_stmt_get(m, o->a->c.top), 3);
+    sn_stmt quotient = {0};
+    uint32_t uses = 0;
+    for (sn_stmt s = sn_stmt_get(m, o->a->c.top)->next; s.i; s = sn_stmt_get(m, s)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        for (uint32_t i = 0; i < r->n_in; i++) uses += r->in[i].i == total.i;
+        if (r->op == SN_LOP_DIV && sn_val_eq(r->in[0], sum) && sn_val_eq(r->in[1], total)) quotient = s;
+    }
+    o->inverse = quotient.i && uses == 1;
+    if (o->inverse) sn_stmt_get(m, quotient)->op = SN_LOP_MUL;
 }
 
 /* The boxes stand in a kernel of their own meanwhile. */
@@ -455,15 +468,19 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     binding o;
     sn_attend_find(&a, &why_not, cx, k);
     sn_attend_start(&o, &a, sc, &sums);
-    o.lazy = !wants_maximum(&a) && !is_one_tile(&o);
     make_operands(&o);
+    if (sc->split == 1 && !wants_maximum(&a)) sn_attend_find_bound(&o, sn_mmas[a.mma].operand);
+    o.lazy = !o.bounded && !wants_maximum(&a) && !is_one_tile(&o);
+    find_quotient(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
     sn_attend_open_blocks(&o, &at, true);
     put_q(&o, at);
     sn_put_barrier(o.b.m, at);
-    sn_attend_store_all(&o, at, o.most, -INFINITY);
-    sn_attend_store_all(&o, at, o.shift, 0);
+    if (!o.bounded) {
+        sn_attend_store_all(&o, at, o.most, -INFINITY);
+        sn_attend_store_all(&o, at, o.shift, 0);
+    }
     if (o.lazy) put_lazy(&o, at);
     sn_attend_store_all(&o, at, o.part, 0);
     zero(&o, at, o.sums.state);

@@ -20,7 +20,10 @@ typedef struct sn_attend_binding {
     sn_buf parts[3];         /* maximum, total and sums of rows, of each part, where several blocks share the keys */
     sn_ix first, tile, keys; /* tile of keys: the first one, its number, its first key */
     double scale;            /* of scores, to exponents of 2 */
+    bool bounded, holes;     /* scores lie so close together that no maximum is needed; but for -inf */
+    double center;           /* exponent of the weight in the middle, then */
     bool lazy;               /* a maximum is taken anew only where weights would be large */
+    bool inverse;            /* the body multiplies by 1/total */
     int raised;              /* weights, their totals and sums are 2^raised times as large */
 } sn_attend_binding;
 
@@ -51,12 +54,16 @@ sn_ix sn_attend_row_at(sn_attend_binding *o, sn_ix x, sn_ix h, sn_ix r);
 void sn_attend_store_all(sn_attend_binding *o, sn_cursor at, sn_buf buf, double value);
 /* Boxes that bring keys and v. */
 void sn_attend_put_keys(sn_attend_binding *o, sn_cursor at);
-/* Of the scores: what f loads; f; masks; maxima of rows and their growth; weights. */
+/* Of the scores: what f loads; f; masks; maxima of rows and their growth; weights, and their sums. Masks are of weights
+ * where scores are bounded. */
 void sn_attend_put_loads(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_function(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_masks(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_most(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_weights(sn_attend_binding *o, sn_cursor at);
+void sn_attend_put_sum(sn_attend_binding *o, sn_cursor at);
+/* Are scores bounded, so that weights of the dtype can do without a maximum? */
+void sn_attend_find_bound(sn_attend_binding *o, sn_dtype weights);
 /* Weights as a fragment of the second product; sums as much larger as the maximum. */
 void sn_attend_put_fragment(sn_attend_binding *o, sn_cursor at);
 void sn_attend_put_growth(sn_attend_binding *o, sn_cursor at);

@@ -171,6 +171,13 @@ sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix 
     return at_place(a, a->masks[i].e, batch, row, key);
 }
 
+/* Of rows that are queries of several heads, the first query of the row's head; and how many of them a tile has at most. */
+static sn_ix first_query(const sn_attend *a, sn_ix row, const sn_sched *sc, int64_t *queries) {
+    int64_t each = a->c.group ? a->c.m / a->c.group : 0;
+    *queries = each && each < sc->tile_m ? each : sc->tile_m;
+    return each ? sn_ix_scale(a->m, sn_ix_divc(a->m, row, each), each) : row;
+}
+
 static void steps_of(sn_attend *a, uint32_t i, int64_t *row, int64_t *key) {
     sn_axis rows = axis_of_rows(a);
     *row = 0;
@@ -179,19 +186,19 @@ static void steps_of(sn_attend *a, uint32_t i, int64_t *row, int64_t *key) {
 }
 
 sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
-    int64_t by_row, by_key;
+    int64_t by_row, by_key, queries;
     steps_of(a, i, &by_row, &by_key);
-    sn_ix e = sn_attend_mask_at(a, i, batch, row, key);
+    sn_ix e = sn_attend_mask_at(a, i, batch, first_query(a, row, sc, &queries), key);
     return sn_ix_addc(a->m, e,
-                      (by_row < 0 ? by_row * (sc->tile_m - 1) : 0) + (by_key < 0 ? by_key * (sc->tile_n - 1) : 0));
+                      (by_row < 0 ? by_row * (queries - 1) : 0) + (by_key < 0 ? by_key * (sc->tile_n - 1) : 0));
 }
 
 /* The largest value over the rows of a tile, at key 0. */
 static sn_ix most_at_first_key(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row) {
-    int64_t by_row, by_key;
+    int64_t by_row, by_key, queries;
     steps_of(a, i, &by_row, &by_key);
-    sn_ix e = sn_attend_mask_at(a, i, batch, row, sn_ix_const(a->m, 0));
-    return sn_ix_addc(a->m, e, by_row > 0 ? by_row * (sc->tile_m - 1) : 0);
+    sn_ix e = sn_attend_mask_at(a, i, batch, first_query(a, row, sc, &queries), sn_ix_const(a->m, 0));
+    return sn_ix_addc(a->m, e, by_row > 0 ? by_row * (queries - 1) : 0);
 }
 
 void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row) {

@@ -482,6 +482,7 @@ static void put_tile(terms *t, sn_cursor at) {
     sn_attend_put_masks(o, at);
     sn_attend_put_most(o, at);
     sn_attend_put_weights(o, at);
+    sn_attend_put_sum(o, at);
     put_fragments(t, at);
     sn_put_barrier(o->b.m, at);
     put_sums(t, at);

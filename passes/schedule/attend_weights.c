@@ -8,6 +8,9 @@
  *     below = bits(scores) < bits(limit)     unless all below { most' = max(most, scores)   shift'   grown   limit' }
  *
  * A nan may be below: weights and totals are nan all the same.
+ *
+ * Of scores that are bounded (attend_range.c) there is no maximum: factor and shift are numbers. Where f takes special
+ * functions, some weights are polynomials instead of more of them.
  */
 #include <math.h>
 
@@ -18,6 +21,7 @@ enum {
     SCORES_LARGE = 28, /* 2^28: numbers are 16 apart, so that a factor is at most 2^8 */
     GROWTH = 8,        /* weights are at most 2^8 */
     WARP = 32,
+    PERIOD = 4, /* blocks of a row of scores */
 };
 
 typedef sn_attend_binding binding;
@@ -153,23 +157,79 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
 
 /* ---- weights ---- */
 
+/* Weights go from 2^-n to 2^n. Of f16 they are normal numbers, as they are above those of a lazy maximum; of bf16 two
+ * thirds of the exponents of f32 are left for what they weigh. */
+void sn_attend_find_bound(binding *o, sn_dtype weights) {
+    enum { MOST_F16 = GROWTH, MOST_BF16 = 80 };
+    sn_attend_range r = sn_attend_range_of(o->a);
+    double reach = (r.hi - r.lo) / 2 * SN_LOG2_E;
+    o->bounded = reach <= (weights == SN_F16 ? MOST_F16 : MOST_BF16);
+    o->holes = r.holes;
+    o->center = o->bounded ? (r.lo + r.hi) / 2 * SN_LOG2_E : 0;
+}
+
+/* Exponents may be below those of normal numbers: these make weights 0. */
+static bool is_low(const binding *o) { return !o->bounded || o->holes; }
+
+/* Of PERIOD weights, how many are better made by products and sums than by special functions: as long as those take longer
+ * than instructions, and than products of tensor cores. Where a weight is the only special function they never do. */
+static int64_t shares_of(const binding *o) {
+    enum { WEIGHT = 5, POLYNOMIAL = 7 /* instructions of a weight; more of them */, SCHEDULERS = 128 };
+    const sn_attend *a = o->a;
+    double special = a->cx->target->special, channels = (double)(a->depth + a->c.n);
+    int64_t n = 0;
+    if (!o->p.i || !a->specials) return 0; /* weights of f32 are more exact */
+    for (; n < PERIOD; n++) {
+        double share = (double)(n + 1) / PERIOD, functions = (a->specials + 1 - share) / special;
+        double instructions = (WEIGHT + a->instructions + share * (POLYNOMIAL + is_low(o))) / SCHEDULERS;
+        if (functions < instructions || functions < channels / sn_mmas[a->mma].rate) break;
+    }
+    return n;
+}
+
 sn_val sn_attend_put_weight(binding *o, sn_cursor at, sn_val score, sn_val factor, sn_val shift) {
     sn_val scaled = sn_put_op2(o->b.m, at, SN_LOP_MUL, score, factor);
     return sn_put_op1(o->b.m, at, SN_LOP_EXP2_NORMAL, sn_put_op2(o->b.m, at, SN_LOP_SUB, scaled, shift));
 }
 
-void sn_attend_put_weights(binding *o, sn_cursor at) {
+/* The exponent of a weight; one that is bounded has a factor and a shift that are the same for all. */
+static sn_val put_exponent(binding *o, sn_cursor at, sn_val score, sn_ix own) {
     sn_module *m = o->b.m;
-    sn_ix x = sn_attend_open_threads(o, &at), h, r, j, e;
+    sn_val factor = o->bounded ? put_f32(o, at, o->scale) : sn_put_load(m, at, o->factor, own);
+    sn_val x = sn_put_op2(m, at, SN_LOP_MUL, score, factor);
+    if (o->bounded && o->center == 0) return x;
+    sn_val shift = o->bounded ? put_f32(o, at, o->center) : sn_put_load(m, at, o->shift, own);
+    return sn_put_op2(m, at, SN_LOP_SUB, x, shift);
+}
+
+/* Every PERIOD blocks of a row, some have weights that take no special function: of 2^-127, 0 stands for the power. */
+void sn_attend_put_weights(binding *o, sn_cursor at) {
+    const double NONE = -127;
+    sn_module *m = o->b.m;
+    int64_t all = o->scores.tiles_n, period = all % PERIOD ? 2 : PERIOD, plain = shares_of(o) * period / PERIOD;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r;
     sn_attend_open_rows(o, &at, &h, &r);
-    sn_cursor in = at;
     sn_ix own = sn_attend_row_at(o, x, h, r);
-    sn_val shift = sn_put_load(m, at, o->shift, own), factor = sn_put_load(m, at, o->factor, own);
-    sn_attend_open_pairs(o, &in, r, &j, &e);
-    sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
-    sn_put_store(m, in, o->s, score, sn_attend_put_weight(o, in, sn_put_load(m, in, o->s, score), factor, shift));
+    if (!plain) period = 1;
+    sn_ix first = open_loop(o, &at, "j", all / period, SN_AXIS_UNROLL);
+    for (int64_t i = 0; i < period; i++) {
+        sn_cursor in = at;
+        sn_ix j = sn_ix_addc(m, sn_ix_scale(m, first, period), i);
+        sn_ix e = sn_ix_fma(m, 2, r, open_loop(o, &in, "v", 2, SN_AXIS_VECTOR));
+        sn_ix score = sn_mma_element(m, &o->scores, x, h, j, e);
+        sn_val y = put_exponent(o, in, sn_put_load(m, in, o->s, score), own);
+        if (i < plain && is_low(o)) y = sn_put_op2(m, in, SN_LOP_MAX, y, put_f32(o, in, NONE));
+        sn_put_store(m, in, o->s, score, sn_put_op1(m, in, i < plain ? SN_LOP_EXP2_SHORT : SN_LOP_EXP2_NORMAL, y));
+    }
+}
+
+void sn_attend_put_sum(binding *o, sn_cursor at) {
+    sn_module *m = o->b.m;
+    sn_ix x = sn_attend_open_threads(o, &at), h, r;
+    sn_attend_open_rows(o, &at, &h, &r);
+    sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val sum = put_over_row(o, at, x, h, r, SN_COMB_SUM, SN_F32), part = sn_put_load(m, at, o->part, own);
-    part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_load(m, at, o->grown, own));
+    if (!o->bounded) part = sn_put_op2(m, at, SN_LOP_MUL, part, sn_put_load(m, at, o->grown, own));
     sn_put_store(m, at, o->part, own, sn_put_op2(m, at, SN_LOP_ADD, part, sum));
 }
 
@@ -223,7 +283,9 @@ void sn_attend_put_totals(binding *o, sn_cursor at) {
     sn_ix own = sn_attend_row_at(o, x, h, r);
     sn_val total = close_reduce(o, in, group, part);
     if (o->raised) total = sn_put_op2(m, at, SN_LOP_MUL, total, put_f32(o, at, ldexp(1, -o->raised)));
+    if (o->inverse) total = sn_put_op1(m, at, SN_LOP_RECIPROCAL, total);
     sn_put_store(m, at, o->total, own, total);
+    if (o->bounded) return;
     sn_val most = sn_put_load(m, at, o->most, own);
     sn_put_store(m, at, o->shift, own, sn_put_op2(m, at, SN_LOP_MUL, most, put_f32(o, at, o->a->factor)));
 }

@@ -482,8 +482,10 @@ static bool hangs_on(const sn_contract_binding *b, sn_stmt s, sn_contraction_sid
         const sn_stmt_rec *r = sn_stmt_get(b->m, t);
         if (!sn_is_access(r)) continue;
         if (sn_stores(r) || sn_ix_uses_vals(b->m, r->ix)) return true;
-        for (uint32_t i = 0; i < c->outer.n; i++)
-            if (c->side[i] == side && sn_ix_uses_axis(b->m, r->ix, sn_stmt_axis(b->m, c->outer.at[i]))) return true;
+        for (uint32_t i = 0; i < c->outer.n; i++) {
+            bool is_side = c->side[i] == side || (side == SN_SIDE_M && c->group && c->grouped == i);
+            if (is_side && sn_ix_uses_axis(b->m, r->ix, sn_stmt_axis(b->m, c->outer.at[i]))) return true;
+        }
     }
     return false;
 }

@@ -360,10 +360,12 @@ static uint32_t spread(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contra
 uint32_t sn_contraction_axes(sn_axis *axes, sn_ix *with, sn_module *m, const sn_contraction *c,
                              const sn_contraction_place *place) {
     uint32_t n = spread(axes, with, m, c, SN_SIDE_BATCH, place->batch);
+    int64_t each = c->group ? c->m / c->group : 0;
+    sn_ix member = each > 1 ? sn_ix_divc(m, place->row, each) : place->row;
     for (uint32_t i = 0; i < n && c->group; i++)
         if (sn_axis_eq(axes[i], sn_stmt_axis(m, c->outer.at[c->grouped])))
-            with[i] = sn_ix_add(m, sn_ix_scale(m, with[i], c->group), place->row);
-    n += spread(axes + n, with + n, m, c, SN_SIDE_M, place->row);
+            with[i] = sn_ix_add(m, sn_ix_scale(m, with[i], c->group), member);
+    n += spread(axes + n, with + n, m, c, SN_SIDE_M, each > 1 ? sn_ix_modc(m, place->row, each) : place->row);
     n += spread(axes + n, with + n, m, c, SN_SIDE_N, place->column);
     return n + spread(axes + n, with + n, m, c, -1, place->step);
 }

@@ -40,7 +40,7 @@ typedef struct sn_contraction {
     sn_contraction_side side[SN_MAX_CHAIN];
     int64_t extent[SN_MAX_CHAIN];
     /* So many iterations in a row of the axis `grouped`, which is one of batch, are the rows, and its extent the number
-     * of such groups; 0: rows have axes of their own. */
+     * of such groups; where rows have axes of their own, too, each iteration has all of those. 0: rows are those alone. */
     int64_t group;
     uint32_t grouped;
     int64_t

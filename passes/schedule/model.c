@@ -244,7 +244,13 @@ typedef struct cost {
     double instructions, special;
 } cost;
 
-double sn_schedule_special(sn_lop op) { return sn_costs[op].special; }
+sn_schedule_scalar sn_schedule_scalar_of(const sn_module *m, const sn_stmt_rec *s) {
+    if (s->op >= SN_N_LOPS) return (sn_schedule_scalar){0, 0};
+    sn_stmt by = s->op == SN_LOP_DIV ? sn_val_get(m, s->in[1])->def : (sn_stmt){0};
+    bool is_product = by.i && sn_stmt_get(m, by)->op == SN_LOP_CONST; /* by the reciprocal */
+    if (is_product || !sn_costs[s->op].half) return (sn_schedule_scalar){1, 0};
+    return (sn_schedule_scalar){sn_costs[s->op].half, sn_costs[s->op].special};
+}
 
 static cost cost_of_access(const model *md, const sn_stmt_rec *r, const place *p) {
     const sn_buf_rec *b = sn_buf_get(md->m, r->buf);

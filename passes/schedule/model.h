@@ -54,8 +54,11 @@ typedef struct sn_schedule_model {
     bool scattered;      /* it leaves most of them unused */
     double worst, again; /* how many; how often it reads each byte */
 } sn_schedule_model;
-/* Special functions of a GPU (ex2, rcp, ..) that the operation takes on a number; 0 where it is no scalar one. */
-double sn_schedule_special(sn_lop op);
+/* What a scalar operation takes on a GPU whose result ends in a half; other statements take nothing. */
+typedef struct sn_schedule_scalar {
+    double instructions, special; /* special: functions (ex2, rcp, ..) among them */
+} sn_schedule_scalar;
+sn_schedule_scalar sn_schedule_scalar_of(const sn_module *m, const sn_stmt_rec *s);
 void sn_schedule_estimate(sn_schedule_model *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);
 /* Say in a remark what bounds the kernel. */
 void sn_schedule_explain(sn_pass_ctx *cx, sn_kern k, const sn_sched *sched);

@@ -14,7 +14,7 @@ import sys
 
 BYTES = {"bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
 FLOATS = {"f16", "bf16", "f32", "f64"}
-COUNTED = set("""neg abs sign exp exp2 exp2_normal expm1 log log2 log10 log1p sqrt cbrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh
+COUNTED = set("""neg abs sign exp exp2 exp2_normal exp2_short expm1 log log2 log10 log1p sqrt cbrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh tanh_level tanh_short
     asinh acosh atanh sigmoid erf floor ceil round trunc add sub mul div floordiv rem fmod pow atan2 hypot max min""".split())
 
 
