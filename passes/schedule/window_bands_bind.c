@@ -61,11 +61,12 @@ sn_val sn_bands_put_half(binding *b, sn_contraction_copier *c, sn_val v) {
 
 /* ---- the image ---- */
 
-/* Is the place of the line one that windows have? What tests that itself is not asked. */
-static sn_val put_place_test(binding *b, sn_cursor at, sn_val mask, const sn_window_line *l, sn_ix place) {
+/* Is the place, counted from the first one of that window, one that windows of the line have? What tests that itself is not asked. */
+static sn_val put_place_test(binding *b, sn_cursor at, sn_val mask, const sn_window_line *l, sn_ix window,
+                             sn_ix place) {
     int64_t places = sn_window_places(l, l->windows);
     if (!l->there) return mask;
-    return sn_window_put_test(b->m, at, mask, place, places);
+    return sn_window_put_test(b->m, at, mask, sn_ix_fma(b->m, l->step, window, place), places);
 }
 
 static bool tests(const binding *b, sn_val mask, const sn_window_line *l) {
@@ -85,8 +86,8 @@ static sn_val put_inside(binding *b, sn_cursor at, sn_ix line, sn_ix place) {
     const sn_window *w = &b->b.w;
     sn_val own = b->b.image.i ? b->b.mask : (sn_val){0};
     sn_val mask = sn_window_put_test(b->m, at, b->inside, line, b->b.lines);
-    if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, sn_ix_add(b->m, b->row, line));
-    if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, sn_ix_add(b->m, b->column, place));
+    if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, b->row, line);
+    if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, b->column, place);
     return mask;
 }
 
