@@ -195,7 +195,7 @@ static int64_t zeros_of(sn_window_bands *b, sn_val mask) {
 /* Bands begin where results do, or with neighbours in front of them: pairs that begin as those of memory do. */
 static void find_bands(sn_window_bands *b) {
     b->run = sn_ceil_div(SN_BAND - 1 + b->reach, sn_mmas[b->mma].k) * sn_mmas[b->mma].k;
-    sn_window_bands_find_piece(b, SN_BAND);
+    sn_window_bands_find_piece(b, b->turned ? 1 : SN_BAND);
     int64_t room = b->run - (SN_BAND - 1) - b->reach, shift = b->lead < room ? b->lead : room;
     if ((shift - b->lead) % 2 && shift > 0) shift--;
     b->first = shift - b->lead;
@@ -238,8 +238,10 @@ bool sn_window_bands_find(sn_window_bands *b, const char **why_not, sn_pass_ctx 
     if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
     *why_not = "bands are of halves, whose neighbours lie along a line, and of windows that move by one";
     if (b->w.column.step != 1 || (b->w.row.there && b->w.row.step != 1)) return false;
-    if (b->n_terms || b->w.lanes >= 0 || b->w.column.unit != 1) return false;
+    if (b->n_terms) return false;
+    if ((b->w.lanes >= 0 || b->w.column.unit != 1) && !sn_window_turned_find(b)) return false;
     find_alike(b);
+    if (b->turned && b->alike > 1) return false;
     find_bands(b);
     *why_not = "windows reach over more than bands do";
     return b->run <= MOST_RUN;
@@ -270,10 +272,17 @@ static int64_t in_turns(const sn_window_bands *b, int64_t n) {
 
 static int64_t bytes_of(const sn_window_bands *b) {
     int64_t image = in_turns(b, b->elements / b->piece * b->at_hand) * b->piece;
-    return (image * b->stages + in_turns(b, b->weights * b->at_hand / SN_BAND) * SN_BAND) * sn_dtype_bytes(b->half);
+    if (b->turned) image = sn_window_turned_elements(b);
+    return (image * b->stages + b->weights * b->at_hand) * sn_dtype_bytes(b->half);
 }
 
 static bool is_much(const sn_window_bands *b) { return bytes_of(b) > SN_BANDS_BYTES || products_of(b) > SN_BANDS_CODE; }
+
+static void number_blocks(sn_window_bands *b) {
+    const sn_window *w = &b->w;
+    b->grid[0] = b->images / b->planes, b->grid[1] = w->n_planes / b->images / b->side;
+    b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
+}
 
 bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     const sn_window *w = &b->w;
@@ -296,13 +305,13 @@ bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     /* A whole number of lines, of which rows of the product that have no result see some. */
     b->elements = (all - 1) * SN_BAND + (w->row.taps - 1) * jump + b->run;
     b->elements = sn_ceil_div(b->elements, SN_BAND * b->groups) * SN_BAND * b->groups;
+    if (b->turned) return sn_window_turned_measure(b, sc) && (number_blocks(b), true);
     b->at_hand = w->steps;
     b->stages = 1;
     while (w->steps % b->at_hand || (b->at_hand > 1 && is_much(b))) b->at_hand--;
     if (b->image.i && b->piece * sn_dtype_bytes(b->half) >= SN_WINDOW_BANK && b->planes * w->steps > b->at_hand)
         b->stages = 2;
-    b->grid[0] = b->images / b->planes, b->grid[1] = w->n_planes / b->images / b->side;
-    b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
+    number_blocks(b);
     return true;
 }
 
@@ -314,6 +323,7 @@ double sn_window_bands_memory(const sn_window *w) {
 /* Instructions of all threads for an image. */
 static double instructions(const sn_window_bands *b) {
     const sn_window *w = &b->w;
+    if (b->turned) return sn_window_turned_instructions(b);
     double copied = (double)b->elements / (double)b->piece, pairs = (double)(b->rows * b->groups * SN_BAND) / 2;
     double copy = b->image.i ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY_LINES + w->element_ops;
     double weights = (double)b->weights * SN_BANDS_WEIGHT / (double)(b->at_hand == w->steps ? b->planes : 1);
@@ -322,6 +332,7 @@ static double instructions(const sn_window_bands *b) {
 }
 
 static double registers(const sn_window_bands *b) {
+    if (b->turned) return sn_window_turned_registers(b);
     double once = SN_OTHER_REGS + 2 * (double)b->side * 2;
     return once + (double)b->blocks * (double)(4 * b->side + 2 * 4) + (double)(b->w.steps > 1 ? SN_OTHER_REGS : 0);
 }
@@ -345,10 +356,11 @@ static double count_cycles(void *of, const sn_sched *sc) {
                       each * issued / SN_ISSUES,
                       each * given * mma->m * mma->n * mma->k / mma->rate,
                       each * moved,
-                      each / (double)b->planes * SN_WINDOW_START};
+                      each / (double)b->planes * SN_BANDS_BEGIN};
     double alone = (1 + turns) * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
-    return fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
-                sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    double all = fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
+                      sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
+    return b->turned ? all * SN_BANDS_TURNED / 100 : all;
 }
 
 static int64_t rows_of_line(void *of, const sn_sched *sc) { return groups_of(of, sc->tile_n); }
@@ -358,8 +370,11 @@ static void consider_all(sn_window_choice *c) {
     const sn_window_bands *b = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW, sc.bands = true;
-    if (!sc.vector) sc.vector = SN_BAND;
-    sn_window_consider_products(c, &b->w, &products, sc);
+    for (int64_t side = SN_BAND; side <= (b->turned ? SN_BANDS_SIDE : SN_BAND); side *= 2) {
+        if (!c->pinned->vector) sc.vector = (uint32_t)side;
+        else if (side > SN_BAND) break;
+        sn_window_consider_products(c, &b->w, &products, sc);
+    }
 }
 
 /* What would be chosen else: class window answers for itself and those that it compares itself with; where it gives way, it is the

@@ -19,6 +19,8 @@
 
 /* Results of a row of the product: columns of an instruction. */
 enum { SN_BAND = 8 };
+/* Channels of a block where they lie innermost, at most. */
+enum { SN_BANDS_SIDE = 16 };
 
 typedef struct sn_window_bands {
     sn_window w;
@@ -39,6 +41,9 @@ typedef struct sn_window_bands {
     int64_t
         images; /* planes that have the same weights: these, and their number is the quotient by that of the others */
     int64_t alike; /* planes side by side that have the same elements: results of a group */
+    bool
+        turned; /* channels lie innermost, and are turned on their way: a block has `side` of them, each a product of its own */
+    int64_t wide; /* ... neighbours of which a thread stores together */
     /* Of a header: */
     int64_t rows, columns, planes; /* results of a block, one plane after the other, of the same weights */
     int64_t groups, lines;         /* bands of a line, lines of a plane's image */
@@ -48,6 +53,7 @@ typedef struct sn_window_bands {
     int64_t grid[4];               /* blocks along images, planes of one, rows, columns */
     int64_t stages;                /* images at hand or on their way: 2 in a pipe */
     int64_t elements, weights;     /* of the image and the bands of a step, in shared memory */
+    int64_t turns, filled; /* turned: in which threads load an image, and elements of a plane's that they fill */
 } sn_window_bands;
 
 /* ---- window_bands.c ---- */
@@ -61,11 +67,26 @@ bool sn_window_bands_find(sn_window_bands *out, const char **why_not, sn_pass_ct
 bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc);
 /* Pieces of so many elements at most that memory has aligned for all lines, with what stands in front of them. */
 void sn_window_bands_find_piece(sn_window_bands *b, int64_t most);
+/* Neighbours that are channels of their own are planes side by side. */
+void sn_window_take_lanes(sn_window *w);
 /* Bytes that memory moves once. */
 double sn_window_bands_memory(const sn_window *w);
 /* Cycles of what would be chosen else; 0: nobody knows. */
 sn_status sn_window_bands_other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                        const sn_sched *pinned);
+
+/* ---- window_turned.c: channels lie innermost ---- */
+
+/* Can they be turned on their way? */
+bool sn_window_turned_find(sn_window_bands *b);
+/* What of a header is theirs, behind sn_window_bands_measure's. */
+bool sn_window_turned_measure(sn_window_bands *b, const sn_sched *sc);
+/* Where a channel begins in shared memory: what eights of lanes store at once lies in all banks. */
+int64_t sn_window_turned_at(const sn_window_bands *b, int64_t channel);
+int64_t sn_window_turned_elements(const sn_window_bands *b);
+/* Of all threads for an image; of a thread. */
+double sn_window_turned_instructions(const sn_window_bands *b);
+double sn_window_turned_registers(const sn_window_bands *b);
 
 /* ---- window_bands_bind.c ---- */
 
@@ -78,8 +99,8 @@ typedef struct sn_bands_binding {
     sn_ix turn;            /* which steps of the sum are at hand */
     sn_ix row, column;     /* first window of the block along both */
     sn_buf image, weights; /* in shared memory */
-    sn_buf acc;
-    sn_val inside; /* of what is copied: is it of a step at hand? None: it is */
+    sn_buf acc, row_taps;  /* of a thread: sums, and a row of taps of which it makes bands */
+    sn_val inside;         /* of what is copied: is it of a step at hand? None: it is */
     sn_mma_nest nest;
     uint32_t n_vals; /* that the module had */
 } sn_bands_binding;
@@ -102,5 +123,17 @@ sn_val sn_bands_put_any(sn_bands_binding *b, sn_cursor at, sn_ix step, sn_ix lin
                         const sn_axis *over, uint32_t n_over);
 /* The copier's loops are at tap number `row` and at the tap of place `place` of windows, where the mask that is returned holds. */
 sn_val sn_bands_put_taps(sn_bands_binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place);
+/* The bands of what is at hand. */
+void sn_bands_new_weights(sn_bands_binding *b);
+void sn_bands_put_weights(sn_bands_binding *b, sn_cursor at);
+/* Are there such results, counted from the block's first? Of neighbours `tested` is the one that tells. */
+sn_val sn_bands_put_window_test(sn_bands_binding *b, sn_cursor at, sn_ix row, sn_ix tested);
+/* The copier is at that result. */
+void sn_bands_set_window(sn_bands_binding *b, sn_contraction_copier *c, sn_ix row, sn_ix column);
+
+/* ---- window_turned_bind.c ---- */
+
+/* Block number `images` along images, whose channels begin at `side`. */
+void sn_window_turned_bind(sn_bands_binding *of, sn_cursor at, sn_ix images, sn_ix side);
 
 #endif

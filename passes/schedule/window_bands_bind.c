@@ -61,11 +61,12 @@ sn_val sn_bands_put_half(binding *b, sn_contraction_copier *c, sn_val v) {
 
 /* ---- the image ---- */
 
-/* Is the place of the line one that windows have? What tests that itself is not asked. */
-static sn_val put_place_test(binding *b, sn_cursor at, sn_val mask, const sn_window_line *l, sn_ix place) {
+/* Is the place, counted from the first one of that window, one that windows of the line have? What tests that itself is not asked. */
+static sn_val put_place_test(binding *b, sn_cursor at, sn_val mask, const sn_window_line *l, sn_ix window,
+                             sn_ix place) {
     int64_t places = sn_window_places(l, l->windows);
     if (!l->there) return mask;
-    return sn_window_put_test(b->m, at, mask, place, places);
+    return sn_window_put_test(b->m, at, mask, sn_ix_fma(b->m, l->step, window, place), places);
 }
 
 static bool tests(const binding *b, sn_val mask, const sn_window_line *l) {
@@ -85,8 +86,8 @@ static sn_val put_inside(binding *b, sn_cursor at, sn_ix line, sn_ix place) {
     const sn_window *w = &b->b.w;
     sn_val own = b->b.image.i ? b->b.mask : (sn_val){0};
     sn_val mask = sn_window_put_test(b->m, at, b->inside, line, b->b.lines);
-    if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, sn_ix_add(b->m, b->row, line));
-    if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, sn_ix_add(b->m, b->column, place));
+    if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, b->row, line);
+    if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, b->column, place);
     return mask;
 }
 
@@ -204,28 +205,43 @@ sn_val sn_bands_put_taps(binding *b, sn_contraction_copier *c, sn_ix row, sn_ix 
     return mask;
 }
 
-/* Eight neighbours of a band by a thread. */
-static void put_weights(binding *b, sn_cursor at) {
+/* What a thread has of a row of taps: zeros as far as any band reaches, between them the taps. */
+static int64_t own_taps(const binding *b) { return b->b.run + SN_BAND - 1; }
+
+void sn_bands_new_weights(binding *b) {
+    b->weights = sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, b->b.weights * b->b.at_hand, 1);
+    b->row_taps = sn_local_new(b->m, "taps", b->b.half, SN_BUF_REG, own_taps(b), b->b.threads);
+}
+
+/* A thread loads the taps of a row together, and stores the band of each result. */
+void sn_bands_put_weights(binding *b, sn_cursor at) {
     const sn_window *w = &b->b.w;
     sn_module *m = b->m;
     sn_contraction_copier c;
-    int64_t of_row = b->b.run * w->row.taps, all = b->b.weights * b->b.at_hand / SN_BAND;
-    sn_ix thread, eight = sn_bands_open_turns(&thread, b, &at, all), step = sn_ix_const(m, 0), own = eight;
-    if (b->b.at_hand > 1)
-        step = sn_ix_divc(m, eight, b->b.weights / SN_BAND), own = sn_ix_modc(m, eight, b->b.weights / SN_BAND);
-    sn_ix v = sn_open_loop(m, &at, "v", SN_BAND, SN_AXIS_VECTOR);
-    sn_ix column = sn_ix_divc(m, own, of_row / SN_BAND), part = sn_ix_modc(m, own, of_row / SN_BAND);
-    sn_ix n = column, plane = b->plane, q = sn_ix_scale(m, sn_ix_modc(m, part, b->b.run / SN_BAND), SN_BAND);
-    if (b->b.side > 1) n = sn_ix_modc(m, column, SN_BAND), plane = sn_ix_add(m, plane, sn_ix_divc(m, column, SN_BAND));
+    int64_t rows = b->b.side * w->row.taps, all = rows * b->b.at_hand;
+    sn_ix x, number = sn_bands_open_turns(&x, b, &at, all), step = sn_ix_const(m, 0);
+    sn_ix own = sn_ix_scale(m, x, own_taps(b));
+    if (sn_bands_in_turns(b, all) != all) at = sn_at_end(b->k, sn_put_if(m, at, number, sn_ix_const(m, all)));
+    number = sn_ix_modc(m, number, all); /* as index expressions can tell */
+    if (b->b.at_hand > 1) step = sn_ix_divc(m, number, rows), number = sn_ix_modc(m, number, rows);
+    sn_ix side = sn_ix_divc(m, number, w->row.taps), row = sn_ix_modc(m, number, w->row.taps);
+    sn_cursor in = at;
+    sn_ix t = sn_open_loop(m, &in, "t", own_taps(b), SN_AXIS_UNROLL);
+    sn_put_store(m, in, b->row_taps, sn_ix_add(m, own, t), sn_put_const(m, in, b->b.half, 0));
+    in = at, t = sn_open_loop(m, &in, "t", w->column.taps, SN_AXIS_UNROLL);
+    sn_bands_start_copier(b, &c, in, sn_ix_add(m, b->plane, side), step_of(b, step));
+    sn_window_set_tap(&c, w, &w->row, flipped(b, &w->row, row));
+    sn_window_set_tap(&c, w, &w->column, flipped(b, &w->column, t));
     /* Column n is the result first + n of its group, whose window begins there. */
-    sn_ix e = sn_ix_addc(m, sn_ix_sub(m, sn_ix_add(m, q, v), n), -(b->b.first + b->b.lead));
-    sn_bands_start_copier(b, &c, at, plane, step_of(b, step));
-    sn_val mask = sn_bands_put_taps(b, &c, sn_ix_divc(m, part, b->b.run / SN_BAND), e);
-    if (b->b.at_hand > 1) mask = sn_window_put_test(m, at, mask, step, b->b.at_hand);
-    mask = sn_window_put_test(m, at, mask, column, b->b.side * SN_BAND);
-    c.mask = mask;
-    sn_val zero = sn_put_const(m, at, b->b.half, 0), x = sn_bands_put_half(b, &c, b->b.weight);
-    sn_put_store(m, at, b->weights, sn_ix_fma(m, SN_BAND, eight, v), sn_put_op3(m, at, SN_LOP_SELECT, mask, x, zero));
+    sn_ix place = sn_ix_addc(m, sn_ix_scale(m, t, llabs(w->column.dilation)), SN_BAND - 1 + b->b.first + b->b.lead);
+    sn_put_store(m, in, b->row_taps, sn_ix_add(m, own, place), sn_bands_put_half(b, &c, b->b.weight));
+    sn_ix n = sn_open_loop(m, &at, "n", SN_BAND, SN_AXIS_UNROLL),
+          part = sn_open_loop(m, &at, "p", b->b.run / SN_BAND, SN_AXIS_UNROLL),
+          q = sn_ix_fma(m, SN_BAND, part, sn_open_loop(m, &at, "v", SN_BAND, SN_AXIS_VECTOR));
+    sn_ix band = sn_ix_fma(m, SN_BAND, sn_ix_fma(m, b->b.side, step, side), n);
+    sn_ix to = sn_ix_fma(m, b->b.run, sn_ix_fma(m, w->row.taps, band, row), q);
+    sn_ix from = sn_ix_addc(m, sn_ix_sub(m, q, n), SN_BAND - 1);
+    sn_put_store(m, at, b->weights, to, sn_put_load(m, at, b->row_taps, sn_ix_add(m, own, from)));
 }
 
 /* ---- products ---- */
@@ -268,8 +284,7 @@ static void put_products(binding *b, sn_cursor at) {
 static void new_buffers(binding *b) {
     int64_t pieces = b->b.elements / b->b.piece * b->b.at_hand, own = own_sums(b);
     b->acc = sn_local_new(b->m, "acc", SN_F32, SN_BUF_REG, own, b->b.threads);
-    int64_t bands = sn_bands_in_turns(b, b->b.weights * b->b.at_hand / SN_BAND) * SN_BAND;
-    b->weights = sn_local_new(b->m, "bands", b->b.half, SN_BUF_SHARED, bands, 1);
+    sn_bands_new_weights(b);
     b->image = sn_local_new(b->m, "image", b->b.half, SN_BUF_SHARED, sn_bands_in_turns(b, pieces) * b->b.piece, 1);
 }
 
@@ -296,6 +311,22 @@ static bool stores_pairs(binding *b) {
     return true;
 }
 
+sn_val sn_bands_put_window_test(binding *b, sn_cursor at, sn_ix row, sn_ix tested) {
+    const sn_window *w = &b->b.w;
+    sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, b->b.rows);
+    if (b->b.grid[2] > 1) mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->row, row), w->row.windows);
+    mask = sn_window_put_test(b->m, at, mask, tested, b->b.columns);
+    if (b->b.grid[3] == 1) return mask;
+    return sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
+}
+
+void sn_bands_set_window(binding *b, sn_contraction_copier *c, sn_ix row, sn_ix column) {
+    const sn_window *w = &b->b.w;
+    if (w->row.there)
+        sn_window_set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), sn_ix_add(b->m, b->row, row));
+    sn_window_set_axis(c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), sn_ix_add(b->m, b->column, column));
+}
+
 static void put_results(binding *b, sn_cursor at) {
     const sn_window *w = &b->b.w;
     sn_contraction_copier c;
@@ -311,15 +342,9 @@ static void put_results(binding *b, sn_cursor at) {
     column = sn_ix_addc(b->m, column, b->b.first);
     sn_ix lane = sn_open_loop(b->m, &at, "v", PAIR, pairs ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
     sn_ix own = sn_ix_add(b->m, column, lane), tested = pairs ? column : own;
-    sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, b->b.rows);
-    if (b->b.grid[2] > 1) mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->row, row), w->row.windows);
-    mask = sn_window_put_test(b->m, at, mask, tested, b->b.columns);
-    if (b->b.grid[3] > 1)
-        mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
+    sn_val mask = sn_bands_put_window_test(b, at, row, tested);
     sn_bands_start_copier(b, &c, at, sn_ix_add(b->m, b->plane, j), zero);
-    if (w->row.there)
-        sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), sn_ix_add(b->m, b->row, row));
-    sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), sn_ix_add(b->m, b->column, own));
+    sn_bands_set_window(b, &c, row, own);
     c.mask = mask;
     sn_ix from = sn_mma_element(b->m, &b->nest, x, h, j, sn_ix_add(b->m, e, lane));
     sn_contraction_becomes(&c, sn_stmt_get(b->m, w->nest->top)->result, sn_put_load(b->m, at, b->acc, from));
@@ -330,7 +355,7 @@ static void put_results(binding *b, sn_cursor at) {
 static void put_turns(binding *b, sn_cursor at) {
     b->turn = sn_open_loop(b->m, &at, "c", b->b.w.steps / b->b.at_hand, SN_AXIS_SEQ);
     put_image(b, at);
-    put_weights(b, at);
+    sn_bands_put_weights(b, at);
     put_products(b, at);
 }
 
@@ -356,8 +381,13 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     b.turn = sn_ix_const(m, 0);
     b.plane = side; /* weights are those of any image */
     b.row = sn_ix_scale(m, block[2], b.b.rows), b.column = sn_ix_scale(m, block[3], b.b.columns);
+    if (b.b.turned) {
+        sn_window_turned_bind(&b, at, block[0], side);
+        sn_stmt_unlink(m, sh->outer.at[0]);
+        return;
+    }
     new_buffers(&b);
-    if (whole) put_weights(&b, at);
+    if (whole) sn_bands_put_weights(&b, at);
     sn_ix image = sn_ix_fma(m, b.b.planes, block[0], sn_open_loop(b.m, &at, "i", b.b.planes, SN_AXIS_SEQ));
     b.plane = sn_ix_fma(m, b.b.grid[1] * b.b.side, image, side);
     if (whole) {

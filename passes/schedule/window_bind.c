@@ -243,6 +243,21 @@ static void find_width(binding *b) {
     }
 }
 
+static bool is_zero(const sn_window *w, sn_val v) {
+    const sn_stmt_rec *r = sn_stmt_get(w->m, sn_val_get(w->m, v)->def);
+    return r->op == SN_LOP_CONST && r->f == 0;
+}
+
+/* What the nest makes of the element. 0 that was chosen where the mask did not hold is 0 when it has been converted: nobody asks again. */
+static sn_val value_of(const sn_window *w) {
+    const sn_stmt_rec *load = sn_stmt_get(w->m, w->load);
+    const sn_stmt_rec *r = sn_stmt_get(w->m, sn_val_get(w->m, w->value)->def);
+    if (r->op != SN_LOP_SELECT || !load->has_mask || r->in[0].i != sn_stmt_mask(load).i) return w->value;
+    const sn_stmt_rec *cast = sn_stmt_get(w->m, sn_val_get(w->m, r->in[1])->def);
+    bool same = cast == load || (cast->op == SN_LOP_CAST && cast->in[0].i == load->result.i);
+    return same && is_zero(w, load->in[1]) && is_zero(w, r->in[2]) ? r->in[1] : w->value;
+}
+
 /* line[e] = what the nest makes of the element alone */
 static void put_line(binding *b, sn_cursor at, window_at o) {
     sn_contraction_copier c;
@@ -264,7 +279,7 @@ static void put_line(binding *b, sn_cursor at, window_at o) {
         y = sn_put_load(b->m, at, b->shared, from);
     }
     sn_contraction_becomes(&c, load->result, y);
-    sn_put_store(b->m, at, b->line, line_index(b, o.e, o.lane), sn_contraction_copy(&c, b->w.value));
+    sn_put_store(b->m, at, b->line, line_index(b, o.e, o.lane), sn_contraction_copy(&c, value_of(&b->w)));
 }
 
 /* acc[r, q] takes in what the window has at tap (s, t), for all columns of the thread */

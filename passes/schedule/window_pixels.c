@@ -72,12 +72,6 @@ static bool has_channels_last(sn_window_pixels *p) {
     return sn_ix_is_multiple(m, e, w->steps) && sn_window_plane_stride(&p->b.w, p->own) == 0;
 }
 
-/* Neighbours that are channels of their own are planes side by side. */
-static void take_lanes(sn_window *w) {
-    w->n_planes *= w->n_lanes;
-    w->lanes = -1, w->n_lanes = 1;
-}
-
 int64_t sn_window_pixels_by(const sn_window_pixels *p) { return SN_PIXELS_PAIR * p->across; }
 
 /* The second pixel of a pair is as many places on as windows move by. */
@@ -127,7 +121,7 @@ bool sn_window_pixels_find(sn_window_pixels *p, const char **why_not, sn_pass_ct
     *p = (sn_window_pixels){.parts = 0};
     if (!sn_window_halves_find(b, why_not, cx, k, sh)) return false;
     *why_not = "pixels are of eight channels, or a few eights, whose results are eights, too";
-    take_lanes(&b->w);
+    sn_window_take_lanes(&b->w);
     p->terms = b->n_terms ? b->n_terms : 1;
     if (!find_groups(p)) return false;
     *why_not = "neither pixels nor channels are neighbours in memory";
@@ -359,6 +353,7 @@ static double count_cycles(void *of, const sn_sched *sc) {
     double all = fmax(sn_window_beside(parts, SN_COUNT(parts), beside), waves * (waits + (double)b->planes * alone));
     if (!p->pairs && is_turned(p)) all = all * SN_PIXELS_TURNED / 100;
     if (p->down * p->across > 1 && !p->pairs) all = all * SN_PIXELS_PHASES / 100;
+    if (p->last && b->w.steps == 1 && p->terms == 1) all = all * SN_PIXELS_DEPTHWISE / 100;
     return p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all;
 }
 
