@@ -180,10 +180,22 @@ static void store_storage(sn_gen *g, const sn_gen_access *a, lv x, lv mask) {
     }
 }
 
+static lv lanes_in_front(sn_gen *g, sn_val mask);
+
+/* Those of the test that lanes have each for themselves, if the one of all of them holds. */
+static lv some_or_none(sn_gen *g, sn_val a, sn_val b) {
+    lv x = sn_gen_val(g, a), y = sn_gen_val(g, b);
+    bool first = sn_em_lanes(x) > 1;
+    if (first == (sn_em_lanes(y) > 1)) return NULL;
+    lv lanes = lanes_in_front(g, first ? a : b);
+    return lanes ? em_select(&g->em, first ? y : x, lanes, sn_em_ci(g->em.cg->i32, 0)) : NULL;
+}
+
 /* How many lanes of a vector are in front of the bound that they are tested against; NULL: the mask says something else. */
 static lv lanes_in_front(sn_gen *g, sn_val mask) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, sn_val_get(g->m, mask)->def);
     int64_t step;
+    if (r->op == SN_LOP_AND) return some_or_none(g, r->in[0], r->in[1]);
     if (r->op != SN_LOP_IN) return NULL;
     sn_ix e = sn_gen_resolve(g, r->ix), bound = sn_gen_resolve(g, r->bound);
     if (!sn_ix_coef(g->m, e, g->lane_axis, &step) || step != 1 || sn_ix_range(g->m, e).lo < 0) return NULL;

@@ -9,14 +9,14 @@
  * the body goes along the runs of the stores. brick_bind.c has the picture.
  *
  * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine,
- * back or forth, of a buffer that the kernel does not write, with masks that hide little of it. All else is accessed as it
- * is. Class tile has two loops, and squares in registers between them: it does better where rows are whole vectors of words
+ * back or forth, of a buffer that the kernel does not write, with masks that hide little of it; so are words that lie as they are
+ * stored, which the body would wait for. All else is accessed as it is. Class tile has two loops, and squares in registers between them: it does better where rows are whole vectors of words
  * that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both sides walk, and needs
  * nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
  * brick for that.
  *
  * Fields: runs of tile_m loaded elements and tile_n stored ones, about, where loops are as long; block_x threads; vector elements
- * of a store: what begins all runs, or a word of bytes or halves wherever they begin.
+ * of a store: what begins all runs, or a word of bytes or halves wherever they begin; min_blocks that have room together.
  */
 #include "passes/schedule/brick.h"
 
@@ -144,6 +144,23 @@ static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
     return any;
 }
 
+/* What lies as the stores do is on its way with the rest, too: a body that loads it waits for it once more. */
+static void stage_alike(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer) {
+    for (sn_stmt s = sn_region_first(m, k, outer->at[outer->n - 1]); s.i; s = sn_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (b->n_staged == SN_MAX_BRICK_LOADS) return;
+        sn_schedule_walk *w = &b->loads[b->n_staged];
+        if (r->op != SN_LOP_LOAD || r->has_mask || !find_walk(w, m, b, outer, r) || sn_kern_stores(m, k, r->buf))
+            continue;
+        bool alike = w->n == b->stored.n && !turns_round(b, w);
+        for (uint32_t i = 0; i < w->n && alike; i++) alike = w->at[i] == b->stored.at[i];
+        int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        alike &= all >= SN_TILE_WORD;
+        for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
+        if (alike && sn_buf_bytes(m, r->buf) >= all) b->staged[b->n_staged++] = s;
+    }
+}
+
 void sn_schedule_find_brick(sn_schedule_brick *out, sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) {
     sn_module *m = cx->m;
     *out = (sn_schedule_brick){.n = outer->n};
@@ -164,6 +181,8 @@ void sn_schedule_find_brick(sn_schedule_brick *out, sn_pass_ctx *cx, sn_kern k, 
         out->bytes += bytes;
         if (bytes > out->widest) out->widest = bytes;
     }
+    out->n_across = out->n_staged;
+    if (out->n_staged) stage_alike(out, m, k, outer);
 }
 
 /* ---- sides ---- */
@@ -187,24 +206,40 @@ int64_t sn_schedule_brick_elements(const sn_schedule_brick *b) {
     return all;
 }
 
+static int64_t equal_part(int64_t extent, int64_t wanted) {
+    int64_t parts = (extent + wanted / 2) / wanted;
+    return sn_ceil_div(extent, parts > 1 ? parts : 1);
+}
+
 /* About so much of a loop: of few parts, equal ones; of whole units, where they are small. */
 static int64_t part_of(int64_t extent, int64_t wanted, int64_t unit) {
     enum { MANY = 4 };
     if (extent >= MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
-    int64_t parts = (extent + wanted / 2) / wanted, part = sn_ceil_div(extent, parts > 1 ? parts : 1);
-    int64_t whole = sn_ceil_div(part, unit) * unit;
+    int64_t part = equal_part(extent, wanted), whole = sn_ceil_div(part, unit) * unit;
     return whole > part + part / 8 || whole >= extent ? part : whole;
 }
 
+/* Do rows that a walk goes along begin inside of sectors, as their neighbours do? Then it is all the same where runs of theirs are cut. */
+static bool begins_anywhere(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+    for (uint32_t p = 0; p < b->n; p++)
+        if (b->extents[p] > 1 && w->strides[p] * bytes >= SN_LINE && w->strides[p] * bytes % SN_SECTOR) return true;
+    return false;
+}
+
 static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wanted, uint32_t bytes) {
+    enum { FEW = 8 }; /* parts, of which a last one that is small would be much of all */
     int64_t run = 1;
+    bool anywhere = w != &b->stored && begins_anywhere(b, w, bytes);
     for (uint32_t k = 0; k < w->n && run < wanted; k++) {
         int64_t *side = &b->sides[w->at[k]], extent = b->extents[w->at[k]];
         int64_t unit = SN_SECTOR / sn_least(SN_SECTOR, sn_pow2_divisor(run) * bytes);
         /* Of runs that begin inside of words, those begin alike that are as many apart as a word has elements: whole turns of them. */
         int64_t most = sn_ceil_div(wanted, run), v = b->least < SN_TILE_WORD ? SN_TILE_WORD / b->least : 1;
-        if (run * bytes % SN_TILE_WORD && most > v) most = most / v * v;
+        if (run * bytes % SN_TILE_WORD == 0 || most <= v) v = 1;
+        most = most / v * v;
         int64_t part = part_of(extent, most, unit);
+        if (anywhere && extent < FEW * most) part = sn_ceil_div(equal_part(extent, most), v) * v;
+        if (part > extent) part = extent;
         if (part > *side) *side = part;
         if (*side < extent) break;
         run = sn_mul_clamped(run, extent);
@@ -213,7 +248,7 @@ static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wa
 
 void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored) {
     for (uint32_t p = 0; p < b->n; p++) b->sides[p] = 1;
-    for (uint32_t i = 0; i < b->n_staged; i++) lengthen(b, &b->loads[i], loaded, b->widest);
+    for (uint32_t i = 0; i < b->n_across; i++) lengthen(b, &b->loads[i], loaded, b->widest);
     lengthen(b, &b->stored, stored, b->least);
 }
 
@@ -237,7 +272,7 @@ static int64_t shared_bytes(sn_module *m, const sn_schedule_brick *b) {
 
 /* Does a brick have all of the loops that its loads go along? */
 static bool has_whole_rows(const sn_schedule_brick *b) {
-    for (uint32_t i = 0; i < b->n_staged; i++)
+    for (uint32_t i = 0; i < b->n_across; i++)
         if (b->sides[b->loads[i].at[0]] < b->extents[b->loads[i].at[0]]) return false;
     return true;
 }
@@ -311,9 +346,9 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     uint32_t last;
     double loaded = 0, stored = (double)sn_schedule_brick_run(b, &b->stored) * b->least, idle = 1;
     double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
-    for (uint32_t i = 0; i < b->n_staged; i++) {
+    for (uint32_t i = 0; i < b->n_across; i++) {
         double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
-        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += 2 * SN_SECTOR / run / b->n_staged;
+        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += 2 * SN_SECTOR / run / b->n_across;
         if (!loaded || run < loaded) loaded = run;
     }
     for (uint32_t p = 0; p < b->n; p++) {
@@ -335,6 +370,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
 /* Shared memory for a brick. */
 static int64_t room_for(const sn_schedule_brick *b, const sn_schedule_brick *sized) {
     if (b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD) return SN_BRICK_NARROW;
+    if (b->n_staged > b->n_across) return SN_BRICK_SHARED;
     return b->widest > SN_BANK && !has_whole_rows(sized) ? SN_BRICK_PART : SN_BRICK_SHARED;
 }
 
@@ -546,7 +582,7 @@ bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer) 
     if (!b.n_staged || sn_mul_clamped(all_elements(&b), b.bytes) < SN_TILE_SMALL || !choose_runs(&sc, cx, &b))
         return false;
     sn_schedule_size_brick(&b, sc.tile_m, sc.tile_n);
-    for (uint32_t i = 0; i < b.n_staged; i++)
+    for (uint32_t i = 0; i < b.n_across; i++)
         if (is_better_off(&b, &b.loads[i])) return false;
     return true;
 }
@@ -570,6 +606,29 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_brick
     return SN_OK;
 }
 
+/* Do all copies leave the L1 alone, as those of 16 bytes do? */
+static bool bypass_cache(sn_module *m, const sn_schedule_brick *b) {
+    enum { PIECE = 16 };
+    for (uint32_t i = 0; i < b->n_staged; i++) {
+        sn_schedule_brick_part part;
+        sn_schedule_lay_out_brick(&part, m, b, i);
+        if (part.v * part.bytes < PIECE) return false;
+    }
+    return true;
+}
+
+/* Blocks for which a multiprocessor has room. Registers that an assembler gives away for copies and stores that it moves about would leave half of it
+ * idle; a body that takes more of them has what it wants. Shared memory is taken from the L1, which words are copied through. */
+static uint32_t resident(const sn_pass_ctx *cx, const sn_schedule_brick *b, const sn_schedule_shape *sh,
+                         const sn_sched *sc) {
+    int64_t room = cx->target->shared_bytes, each = shared_bytes(cx->m, b) + SN_SHARED_SYSTEM;
+    if (room > SN_BRICK_THROUGH && !bypass_cache(cx->m, b)) room = SN_BRICK_THROUGH;
+    int64_t fit = room / each;
+    int64_t most = (int64_t)SN_BRICK_TOGETHER * SN_TILE_THREADS / sc->block_x;
+    if ((int64_t)sh->instructions * sc->vector > SN_FEW_INSTRUCTIONS) return 0;
+    return sn_least((uint32_t)(fit < most ? fit : most), sn_target_blocks(cx->target, sc->block_x));
+}
+
 /* Other candidates: twice as many threads, and half. */
 sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                        const sn_sched *pinned) {
@@ -586,10 +645,13 @@ sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_k
     uint32_t vector = sn_schedule_brick_vector(cx->m, &b, sh), word = sn_schedule_brick_word(cx->m, &b, sh);
     if (!sc.vector) sc.vector = vector < word ? word : vector;
     SN_TRY(check(cx, k, &b, &sc, vector, word));
+    bool bound = !pinned->min_blocks;
+    if (bound) sc.min_blocks = resident(cx, &b, sh, &sc);
     sn_schedule_propose(out, cx, &sc);
     uint32_t threads[] = {sc.block_x * 2, sc.block_x / 2};
     for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
         sc.block_x = threads[i];
+        if (bound) sc.min_blocks = resident(cx, &b, sh, &sc);
         sn_schedule_propose(out, cx, &sc);
     }
     return SN_OK;

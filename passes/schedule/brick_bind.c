@@ -2,7 +2,7 @@
  * runs of the stores.
  *
  *     loop g : grid {                                      bricks
- *       loop x : block.x { loop l { loop p {               X threads a run: run c = (T / X)*l + x div X, piece q = X*p + x mod X
+ *       loop x : block.x { loop l { loop p {               any X threads a run: run c = (T / X)*l + x div X, piece q = X*p + x mod X
  *         loop v { load x[start of run c + V*q + v]   store s[P*c + V*q + v] } } } }
  *       loop x : block.x { loop l { loop p {               the same along the runs of the stores
  *         loop v { the body; what it read from x is in s } } } }
@@ -10,8 +10,9 @@
  *
  * brick_layout.c says how shared memory is laid out. Where a run of the stores does not begin with a sector, its pieces are counted from the
  * first one that does, and what is in front of that comes last. Runs of bytes or halves are stored by words, wherever they begin (put_words), and
- * what is in none of their words afterwards (put_left). Copies by words of runs that begin anywhere test whether the word is in the storage; of one
- * that is so in part (put_last) the elements are.
+ * what is in none of their words afterwards (put_left). Copies of runs that begin anywhere may reach over the end of the storage: those of bricks
+ * inside do not, where others have iterations behind them, and are known not to (find_origins); in other bricks a copy has as many bytes as there
+ * are. Where loads go back, the elements of such a piece are tested one by one (put_last).
  *
  * Where bricks end inside of sectors, each stores those from the first that begins in it to the first that begins in the next one, and loads
  * what is `beyond` its own; the first of them has what is in front of that (put_head). Bytes and halves do so by words (put_sectors); what follows
@@ -40,8 +41,8 @@ typedef struct brick {
     sn_schedule_brick b;
     int64_t threads, v;
     sn_axis axes[SN_MAX_CHAIN];
-    int64_t sides[SN_MAX_CHAIN]; /* of a brick, with what is beyond it */
-    sn_ix origin[SN_MAX_CHAIN];
+    int64_t sides[SN_MAX_CHAIN];                     /* of a brick, with what is beyond it */
+    sn_ix parts[SN_MAX_CHAIN], origin[SN_MAX_CHAIN]; /* which brick it is, and where that begins */
     sn_stmt grid, into;
     int64_t unit;   /* elements of a sector of the first store, */
     int64_t reach;  /* ... and the most that are in front of the first that begins in a run */
@@ -61,18 +62,10 @@ typedef struct lanes {
     sn_stmt into;
 } lanes;
 
-static int64_t turns(const brick *b, int64_t x, int64_t pieces, int64_t lines) {
-    return sn_ceil_div(pieces, x) * sn_ceil_div(lines, b->threads / x);
-}
-
-/* Threads of a line: many, since neighbours are in one line of memory then, but for what that leaves idle. */
-static int64_t threads_of_line(const brick *b, int64_t pieces, int64_t lines) {
-    enum { FEWEST = 16, IDLE = 12 };
-    int64_t least = INT64_MAX, x = b->threads, fewest = sn_pow2_ceil(pieces) < FEWEST ? sn_pow2_ceil(pieces) : FEWEST;
-    for (int64_t k = x; k >= fewest || k == x; k /= 2)
-        if (turns(b, k, pieces, lines) < least) least = turns(b, k, pieces, lines);
-    while (x > fewest && turns(b, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
-    return x;
+/* Threads beyond the last whole line. */
+static sn_stmt leave_out_rest(brick *b, sn_stmt into, sn_ix x, int64_t along) {
+    int64_t used = b->threads / along * along;
+    return used == b->threads ? into : sn_put_if(b->m, sn_at_end(b->k, into), x, sn_ix_const(b->m, used));
 }
 
 /* A loop over n turns, `most` of which are written out: all, or as equal parts as can be. */
@@ -90,10 +83,11 @@ static int64_t after_turns(int64_t n, int64_t most) {
 static lanes open_lanes(brick *b, sn_ix x, sn_stmt into, int64_t pieces, int64_t lines) {
     enum { MOST_UNROLL = 8 };
     sn_module *m = b->m;
-    int64_t along = threads_of_line(b, pieces, lines), beside = b->threads / along;
+    int64_t along = sn_schedule_brick_threads(b->threads, pieces, lines), beside = b->threads / along;
     int64_t n = sn_ceil_div(pieces, along), n_lines = sn_ceil_div(lines, beside);
     int64_t most = n < MOST_UNROLL ? MOST_UNROLL / n : 1;
     lanes l;
+    into = leave_out_rest(b, into, x, along);
     l.line = sn_ix_fma(m, beside, open_turns(b, &into, "lo", "l", n_lines, most), sn_ix_divc(m, x, along));
     if (after_turns(n_lines, most) * beside > lines)
         into = sn_put_if(m, sn_at_end(b->k, into), l.line, sn_ix_const(m, lines));
@@ -187,6 +181,19 @@ static bool goes_back(const brick *b, const staged *st) {
     return false;
 }
 
+/* Does the storage go on behind all runs of bricks inside, as far as their pieces reach? It does where loops have iterations that only
+ * others have. */
+static bool goes_on(const brick *b, const staged *st) {
+    const sn_schedule_walk *w = &b->b.loads[st - b->loads];
+    int64_t behind = 0;
+    if (st->hidden || goes_back(b, st)) return false;
+    for (uint32_t p = 0; p < b->b.n; p++) {
+        int64_t side = b->b.sides[p], more = b->sides[p] - side, rest = (b->b.extents[p] - more) % side;
+        if (rest * w->strides[p] > behind) behind = rest * w->strides[p];
+    }
+    return behind >= st->in.pieces * st->in.v - st->in.length;
+}
+
 static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool masked) {
     sn_module *m = b->m;
     lanes l = open_lanes(b, x, into, st->in.pieces, st->in.count);
@@ -196,14 +203,17 @@ static void put_copy(brick *b, const staged *st, sn_stmt into, sn_ix x, bool mas
                            sn_ix_scale(m, l.piece, st->in.v));
     sn_ix run = inside(m, l.line, st->in.count), piece = inside(m, l.piece, st->in.pieces);
     sn_ix to = sn_ix_fma(m, st->in.v, piece, place_of_run(m, &st->in, run));
-    bool ends = st->in.anywhere && whole < st->in.size;
-    if (ends) put_last(b, st, l.into, from, to);
-    if (ends && masked && goes_back(b, st)) put_none(b, st, l.into, from, to);
-    if (ends) l.into = sn_put_if(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
+    bool reaches = st->in.anywhere && (masked || !goes_on(b, st)), ends = reaches && whole < st->in.size;
+    bool turned = ends && goes_back(b, st);
+    if (turned) put_last(b, st, l.into, from, to);
+    if (turned && masked) put_none(b, st, l.into, from, to);
+    if (turned) l.into = sn_put_if(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
     sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", st->in.v, SN_AXIS_VECTOR);
     sn_val mask = {0};
-    if ((st->in.anywhere && !ends) || (st->hidden && !st->in.anywhere))
+    if ((reaches && !ends) || (st->hidden && !st->in.anywhere))
         mask = sn_put_in(m, sn_at_end(b->k, l.into), from, sn_ix_const(m, whole));
+    else if (ends && !turned)
+        mask = sn_put_in(m, sn_at_end(b->k, l.into), sn_ix_add(m, from, lane), sn_ix_const(m, st->in.size));
     if (masked) mask = put_mask(b, l.into, at, st->in.runs, st->in.n_runs, mask);
     if (masked && !st->in.anywhere) {
         take_apart(b, st->in.run, st->in.n_run, sn_ix_scale(m, l.piece, st->in.v), at);
@@ -446,6 +456,24 @@ static void step_apart(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *at)
     }
 }
 
+/* Do runs of shared memory follow each other as elements of a run of the stores do? Then nobody asks which loops those are. */
+static bool follows_runs(const brick *b, const words *w) {
+    for (uint32_t i = 0; i < b->b.n_staged; i++) {
+        const sn_schedule_brick_part *q = &b->loads[i].in;
+        const uint32_t *loops = i < b->b.n_across ? q->runs : q->run;
+        if (w->parts > 1 || (i < b->b.n_across ? q->n_runs : q->n_run) < w->n_run) return false;
+        for (uint32_t k = 0; k < w->n_run; k++)
+            if (loops[k] != w->run[k]) return false;
+    }
+    return true;
+}
+
+/* The same for those who do not look at tests, where element e + lane is one of the brick's. */
+static void step_inside(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *in) {
+    if (follows_runs(b, w)) take_apart(b, w->run, w->n_run, sn_ix_add(b->m, e, lane), in);
+    else step_apart(b, w, e, lane, in);
+}
+
 /* Threads of a run, and runs at a time, of those that begin alike; q: the first of them along the loop of which every v-th does. */
 typedef struct word_lanes {
     int64_t along, beside, steps, turns;
@@ -458,13 +486,16 @@ static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn
     int64_t side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1, alike = w->parts;
     for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
     word_lanes l = {.steps = sn_ceil_div(side, b->v)};
-    l.along = threads_of_line(b, w->n, l.steps * alike);
+    l.along = sn_schedule_brick_threads(b->threads, w->n, l.steps * alike);
     if (w->parts > 1 && l.along < SN_WARP) l.along = SN_WARP; /* lanes in two parts meet in a bank */
     l.beside = b->threads / l.along;
     l.turns = sn_ceil_div(l.steps * alike, l.beside);
+    into = leave_out_rest(b, into, x, l.along);
     for (uint32_t k = 0; k < w->n_around; k++)
         at[w->around[k]] = sn_open_loop_in(b->m, b->k, &into, "r", b->b.sides[w->around[k]], SN_AXIS_SEQ);
-    l.q = sn_open_loop_in(b->m, b->k, &into, "q", side < b->v ? side : b->v, SN_AXIS_SEQ);
+    /* Written out, places of a word's elements are constants from each other; little of what takes long. */
+    bool few = b->sh->instructions * b->v <= SN_FEW_INSTRUCTIONS;
+    l.q = sn_open_loop_in(b->m, b->k, &into, "q", side < b->v ? side : b->v, few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     if (w->stepped < b->b.n) at[w->stepped] = l.q;
     sn_ix p = sn_open_loop_in(b->m, b->k, &into, "p", sn_ceil_div(w->n, l.along), SN_AXIS_SEQ);
     l.piece = sn_ix_fma(m, l.along, p, sn_ix_modc(m, x, l.along));
@@ -517,7 +548,7 @@ static void put_word(brick *b, const words *w, sn_stmt into, const sn_stmt_vec *
         in[p] = sn_ix_add(m, inside(m, in[p], b->sides[p] - b->v + 1), lane);
     } else {
         step_apart(b, w, e, lane, at);
-        step_apart(b, w, e, lane, in);
+        step_inside(b, w, e, lane, in);
     }
     put_element(b, into, body, at, in);
     for (uint32_t k = 0; k < body->n; k++)
@@ -536,7 +567,8 @@ static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, 
     begin_words(b, &w, body, at);
     bool all = w.length % b->v == b->v - 1 && w.n % l.along == 0;
     if (!all) l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, sn_ix_sub(m, sn_ix_const(m, w.n), w.less));
-    sn_ix e = inside(m, sn_ix_fma(m, b->v, l.piece, w.before), w.length - b->v + 1);
+    sn_ix word_in = all ? l.piece : sn_ix_min(m, l.piece, sn_ix_sub(m, sn_ix_const(m, w.n - 1), w.less));
+    sn_ix e = inside(m, sn_ix_fma(m, b->v, word_in, w.before), w.length - b->v + 1);
     for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p];
     enter_run(b, &w, &l, x, at, in);
     words here = w;
@@ -617,8 +649,9 @@ static void put_sectors(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x
     if (!alike) l.into = sn_put_if(m, sn_at_end(b->k, l.into), l.piece, words);
     sn_ix word = sn_ix_divc(m, sn_ix_addc(m, start, b->v - 1), b->v);
     sn_ix skipped = sn_ix_modc(m, sn_ix_scale(m, word, -1), of_sector);
-    sn_ix e = sn_ix_fma(m, b->v, sn_ix_add(m, l.piece, skipped), w.before);
-    e = inside(m, e, w.length + b->reach - b->v + 1);
+    int64_t most = w.length + b->reach - b->v;
+    sn_ix e = sn_ix_fma(m, b->v, inside(m, sn_ix_add(m, l.piece, skipped), most / b->v + 1), w.before);
+    e = inside(m, e, most + 1);
     sn_val mask = {0};
     if (masked) {
         sn_cursor end = sn_at_end(b->k, l.into);
@@ -630,7 +663,7 @@ static void put_sectors(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x
     sn_ix lane = sn_open_loop_in(b->m, b->k, &l.into, "v", b->v, SN_AXIS_VECTOR);
     sn_ix to = sn_ix_fma(m, b->v, l.piece, first);
     step_apart(b, &w, e, lane, at);
-    step_apart(b, &w, e, lane, in);
+    step_inside(b, &w, e, lane, in);
     put_element(b, l.into, body, at, in);
     for (uint32_t k = 0; k < body->n; k++)
         if (sn_stmt_get(m, body->at[k])->op == SN_LOP_STORE) sn_stmt_get(m, body->at[k])->ix = sn_ix_add(m, to, lane);
@@ -715,6 +748,17 @@ static void put_bodies(brick *b, const sn_stmt_vec *body, bool masked) {
 
 /* ---- bricks inside and at the edges ---- */
 
+/* Where bricks begin. Those inside no later than the last one inside: offsets of loads that go on to the end of a piece are known to be in the
+ * storage then. */
+static void find_origins(brick *b, bool inside) {
+    for (uint32_t p = 0; p < b->b.n; p++) {
+        int64_t more = p == b->last ? b->beyond : 0, whole = (b->b.extents[p] - more) / b->b.sides[p];
+        sn_ix part = b->parts[p];
+        if (inside && sn_ix_range(b->m, part).hi >= whole) part = sn_ix_min(b->m, part, sn_ix_const(b->m, whole - 1));
+        b->origin[p] = sn_ix_scale(b->m, part, b->b.sides[p]);
+    }
+}
+
 /* Where the loops for one kind of bricks go; false when there are no such bricks. */
 static bool choose_bricks(brick *b, bool masked) {
     if (!(masked ? b->masked : b->inside)) return false;
@@ -744,22 +788,21 @@ static void note_staged(brick *b, const sn_stmt_vec *body) {
 /* Bricks follow each other in the order that brick.c finds. */
 static void open_grid(brick *b) {
     sn_module *m = b->m;
-    sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN] = {{0}}, in_order[SN_MAX_CHAIN];
+    sn_ix shape[SN_MAX_CHAIN], in_order[SN_MAX_CHAIN];
     uint32_t n = b->b.n, order[SN_MAX_CHAIN];
     sn_schedule_order_bricks(order, b->cx, &b->b);
     for (uint32_t p = 0; p < n; p++)
         shape[p] = sn_ix_const(m, sn_ceil_div(b->b.extents[order[p]], b->b.sides[order[p]]));
     sn_ix g = sn_open_loop_in(b->m, b->k, &b->grid, "g", sn_ix_value(m, sn_ix_product(m, shape, n)), SN_AXIS_GRID);
     sn_ix_unflatten(m, g, shape, n, in_order);
-    for (uint32_t p = 0; p < n; p++) parts[order[p]] = in_order[p];
+    for (uint32_t p = 0; p < n; p++) b->parts[order[p]] = in_order[p];
     b->edge = sn_ix_const(m, 0);
     b->inside = true;
-    b->part = parts[b->last];
+    b->part = b->parts[b->last];
     for (uint32_t p = 0; p < n; p++) {
         int64_t more = p == b->last ? b->beyond : 0, whole = (b->b.extents[p] - more) / b->b.sides[p];
-        b->origin[p] = sn_ix_scale(m, parts[p], b->b.sides[p]);
         if (!more && b->b.extents[p] % b->b.sides[p] == 0) continue;
-        b->edge = sn_ix_add(m, b->edge, sn_ix_divc(m, parts[p], whole));
+        b->edge = sn_ix_add(m, b->edge, sn_ix_divc(m, b->parts[p], whole));
         b->masked = true;
     }
 }
@@ -781,7 +824,9 @@ void sn_schedule_brick_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     note_staged(&b, &body);
     open_grid(&b);
     sn_stmt_vec edge = b.inside && b.masked ? sn_schedule_copy_body(cx, k, &body) : body;
+    find_origins(&b, b.inside);
     if (choose_bricks(&b, false)) put_copies(&b, false);
+    find_origins(&b, false);
     if (choose_bricks(&b, true)) put_copies(&b, true);
     if (choose_bricks(&b, false)) put_bodies(&b, &body, false);
     if (choose_bricks(&b, true)) put_bodies(&b, &edge, true);

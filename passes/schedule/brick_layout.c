@@ -9,7 +9,8 @@
  * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them; one that lanes of a store
  * stay inside of by pieces of 16 bytes, whose places matter to no bank. So are runs that are an odd number of elements apart: of eight runs each
  * begins a piece further, behind which a piece is left out, and the four lanes of a warp that meet in a piece are in different words of it, since
- * their runs are four apart. Such copies leave the L1 alone, which has little room beside bricks.
+ * their runs are four apart. Such copies leave the L1 alone, which has little room beside bricks, and are a quarter of those of words: halves and
+ * words have them even where their lanes meet.
  */
 #include "passes/schedule/brick.h"
 #include "passes/schedule/figures.h"
@@ -17,11 +18,44 @@
 
 enum { PIECE = 16 }; /* bytes of the widest copy */
 
+/* ---- threads ---- */
+
+int64_t sn_schedule_brick_turns(int64_t threads, int64_t along, int64_t pieces, int64_t lines) {
+    return sn_ceil_div(pieces, along) * sn_ceil_div(lines, threads / along);
+}
+
+/* Powers of two cost no divisions; other numbers have what is a line, or an equal part of it, where that saves turns. */
+int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines) {
+    enum { FEWEST = 16, IDLE = 12 };
+    int64_t least = INT64_MAX, x = threads, fewest = sn_pow2_ceil(pieces) < FEWEST ? sn_pow2_ceil(pieces) : FEWEST;
+    for (int64_t k = x; k >= fewest || k == x; k /= 2) {
+        int64_t turns = sn_schedule_brick_turns(threads, k, pieces, lines);
+        if (turns < least) least = turns;
+    }
+    while (x > fewest && sn_schedule_brick_turns(threads, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
+    int64_t best = x, few = pieces < FEWEST ? pieces : FEWEST;
+    for (int64_t n = 1; n <= pieces && sn_ceil_div(pieces, n) >= few; n++) {
+        int64_t k = sn_ceil_div(pieces, n);
+        if (k > threads) continue;
+        int64_t turns = sn_schedule_brick_turns(threads, k, pieces, lines) * (100 + IDLE);
+        if (turns < sn_schedule_brick_turns(threads, best, pieces, lines) * 100) best = k;
+    }
+    return best;
+}
+
+/* ---- runs ---- */
+
 /* Does what lanes read so many bytes apart meet in few banks? Elements that both walks share are read side by side. */
 static bool meets(int64_t apart, int64_t shared) {
     enum { BANK = 4, MOST = 2 };
     int64_t each = shared > BANK ? shared : BANK;
     return sn_schedule_gcd(apart, SN_LINE) > MOST * each;
+}
+
+/* Elements of a lane of a store. */
+static int64_t lane_elements(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t bytes = sn_schedule_brick_piece(b, w);
+    return (bytes > SN_TILE_WORD ? bytes : SN_TILE_WORD) / b->least;
 }
 
 /* Loops that move through memory without a gap; it ends in front of the one that lanes of a store go along where those would meet. */
@@ -34,7 +68,8 @@ static void find_run(const sn_schedule_brick *b, sn_schedule_brick_part *q, cons
         same &= k < b->stored.n && p == b->stored.at[k] && !w->back[p];
         q->back[p] = w->back[p];
         if (same) q->common *= b->sides[p];
-        if (!same && k && p == b->stored.at[q->n_common] && meets(q->length * q->bytes, q->common * q->bytes)) break;
+        int64_t lanes = lane_elements(b, w) / q->common, step = q->length * (lanes > 1 ? lanes : 1);
+        if (!same && k && p == b->stored.at[q->n_common] && meets(step * q->bytes, q->common * q->bytes)) break;
         if (same) q->n_common++;
         q->run[q->n_run++] = p;
         q->steps[p] = q->length;
@@ -66,12 +101,6 @@ static int64_t before_runs(const sn_schedule_brick *b, const sn_schedule_brick_p
         before *= b->sides[b->stored.at[k]];
     }
     return 0;
-}
-
-/* Elements of a lane of a store. */
-static int64_t lane_elements(const sn_schedule_brick *b, const sn_schedule_walk *w) {
-    int64_t bytes = sn_schedule_brick_piece(b, w);
-    return (bytes > SN_TILE_WORD ? bytes : SN_TILE_WORD) / b->least;
 }
 
 /* Does each lane go from run to run, in the middle of its elements? */
@@ -130,9 +159,11 @@ static bool is_aligned(const sn_schedule_brick *whole, const sn_schedule_brick_p
     return true;
 }
 
-/* Lanes go from run to run, and each run begins an odd number of elements behind the one before it. */
+/* Lanes go from run to run, and each run begins an odd number of elements behind the one before it; or lanes meet in banks that have the time, which
+ * those of bytes have not: a word takes four loads of them. */
 static bool spreads(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w) {
-    return q->common == 1 && q->n_runs && q->runs[0] == b->stored.at[0] && w->strides[q->runs[0]] % 2;
+    if (q->common != 1 || !q->n_runs || q->runs[0] != b->stored.at[0]) return false;
+    return q->bytes > 1 || w->strides[q->runs[0]] % 2;
 }
 
 /* Words where elements are less, wider pieces where lanes find them so in both walks, or stay inside of a run. */

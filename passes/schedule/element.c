@@ -29,7 +29,8 @@ typedef struct flat {
     uint32_t near;           /* ... of those that step over a few elements there (CPU, codegen-llvm/apart.c) */
     uint32_t
         written_out; /* values that each lane has to itself: accesses that step over more or are looked up, quotients of integers */
-    uint32_t stored;    /* largest one that is stored there */
+    uint32_t stored;    /* largest one that is stored there, */
+    uint32_t widest;    /* ... and that is loaded */
     uint32_t loaded;    /* bytes that a position waits for: of several loads under masks one */
     uint32_t looked_up; /* ... once it knows where: their offsets are loaded */
     bool moves;         /* nothing is computed (GPU): as many lanes as an access has */
@@ -51,6 +52,12 @@ static bool divides_integers(const sn_module *m, const sn_stmt_rec *r) {
     return sn_stmt_get(m, sn_val_get(m, r->in[1])->def)->op != SN_LOP_CONST;
 }
 
+/* Does it lie in the cache after a few of all positions? Nobody waits for memory there. */
+static bool is_small(const sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r) {
+    int64_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+    return sn_buf_bytes(m, r->buf) < sn_mul_clamped(sh->rows, bytes) / SN_ELEMENT_MUCH;
+}
+
 static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
     flat fl = {0};
     uint32_t masked = 0;
@@ -64,7 +71,7 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
         if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
         fl.written_out += sn_ix_uses_vals(m, r->ix) ? SN_LANE_ACCESS : 0;
-        if (r->op == SN_LOP_LOAD && !r->n_in) fl.loaded += bytes;
+        if (r->op == SN_LOP_LOAD && !r->n_in && !is_small(m, sh, r)) fl.loaded += bytes;
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
@@ -75,7 +82,8 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
             continue;
         }
         sn_schedule_smaller(&fl.bytes, bytes);
-        if (r->op == SN_LOP_STORE && bytes > fl.stored) fl.stored = bytes;
+        uint32_t *most = r->op == SN_LOP_STORE ? &fl.stored : &fl.widest;
+        if (bytes > *most) *most = bytes;
     }
     fl.loaded += masked;
     return fl;
@@ -230,6 +238,7 @@ static bool stores_vectors(sn_module *m, const sn_schedule_shape *sh, uint32_t v
 static bool has_narrower(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, uint32_t bytes) {
     if (!cx->target->is_gpu || sh->outer.n < 2 || !crosses_rows(cx, sh, fl) || only_moves(cx->m, sh, true))
         return false;
+    if (bytes >= SN_RUNS_WIDE) return false; /* lanes of words ask each for themselves in time */
     return sn_pow2_divisor(sn_last_outer_extent(cx, sh)) * bytes >= SN_WIDE_ENOUGH;
 }
 
@@ -436,6 +445,7 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         if (fl->moves && cx->target->io_align >= cx->target->vector_bytes) v = cx->target->vector_bytes / fl->bytes;
         /* A store of two accesses would leave each line half written for a while; loads may take two. */
         if (cx->target->is_gpu && fl->stored) v = sn_least(v, cx->target->vector_bytes / fl->stored);
+        if (cx->target->is_gpu && fl->widest) v = sn_least(v, 2 * cx->target->vector_bytes / fl->widest);
         bool across = crosses_rows(cx, sh, fl) && !has_narrower(cx, sh, fl, fl->bytes);
         /* What lanes ask each for itself is asked once for a group of them; more lanes have more of those. */
         if (fl->packed && across && fl->not_flat) v = sn_least(cx->target->vector_bytes, cx->target->io_align);

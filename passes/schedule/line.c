@@ -8,11 +8,11 @@
  *       loop p : unroll { loop l : unroll { loop v { the stores } } }
  *     } }
  *
- * For lines of halves that do not begin with a whole access (rows that are looked up, borders, parts of concatenations): class element has
+ * For lines of halves or words that do not begin with a whole access (rows that are looked up, borders, parts of concatenations): class element has
  * vectors that cross their ends, and asks for each of them where it is, run by run, one load behind the other. Here all that depends on
  * the line is found once for the pieces of a thread, and what these load is on its way together, in front of all stores. Accesses are
  * narrow, but lanes have neighbours, and X threads times `unroll` pieces are a line with little left over. `lead` makes them begin with
- * the first sector of the line; what is in front of it comes last.
+ * the first sector of the line; what is in front of it comes last. A line of more pieces is cut into parts, each of which is a block's.
  *
  * For straight-line code. Fields: block_x threads; vector elements of an access; unroll pieces of a line that a thread has; tile_m
  * lines of a block.
@@ -48,8 +48,9 @@ typedef struct look {
     uint32_t least, widest; /* bytes of the smallest and of the largest element */
     uint32_t walked;        /* accesses */
     bool apart;             /* something steps over elements */
+    bool tested;            /* something is there for a part of the positions */
     bool looked_up;         /* something lies where a value says, */
-    bool moved;             /* ... or much of it lies otherwise than it is stored */
+    bool moved, stays;      /* ... or much of it lies otherwise than it is stored; something lies as it is stored */
 } look;
 
 static look look_at_lines(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
@@ -60,6 +61,7 @@ static look look_at_lines(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         bool tests = r->op == SN_LOP_IN;
+        l.tested |= tests;
         if ((!tests && !sn_is_access(r)) || !sn_ix_uses_axis(m, r->ix, ax)) continue;
         sn_ix rest = sn_ix_sub(m, r->ix, sn_ix_axis(m, ax));
         bool walks = sn_ix_coef(m, r->ix, ax, &c) && c == 1;
@@ -70,6 +72,7 @@ static look look_at_lines(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
         l.looked_up |= sn_ix_uses_vals(m, r->ix);
         bool much = sn_buf_bytes(m, r->buf) >= sn_mul_clamped(sh->rows, sn_dtype_bytes(r->dtype)) / SN_LINE_MUCH;
         l.moved |= r->op == SN_LOP_LOAD && much && !sn_schedule_walks_all(m, sh, r->ix);
+        l.stays |= r->op == SN_LOP_LOAD && much && sn_schedule_walks_all(m, sh, r->ix);
         l.walked++;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         sn_schedule_smaller(&l.least, bytes);
@@ -80,13 +83,22 @@ static look look_at_lines(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     return l;
 }
 
+/* Lines of words, some of which are not there, that do not begin with the widest access: lanes of class element ask each for itself, which takes
+ * as long as wider elements do, or places without tests. */
+static bool are_narrow(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const look *l) {
+    int64_t row = sn_last_outer_extent(cx, sh), lines = sh->rows / row, bytes = row * l->least;
+    bool narrow = l->least == SN_TILE_WORD && l->v * l->least < cx->target->vector_bytes;
+    if (!narrow || !l->tested || l->looked_up || l->stays || bytes < SN_LINE_LEAST) return false;
+    return sh->rows >= (int64_t)cx->target->units * SN_LINE_BLOCKS * SN_ELEMENT_THREADS && lines > 1;
+}
+
 /* Lines of words made of halves, or of halves that are looked up: others are in time as runs of class element. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const look *l) {
     int64_t row = sn_last_outer_extent(cx, sh), lines = sh->rows / row;
     bool words = l->v == 2, halves = l->looked_up && l->v == 1;
-    if (!(l->looked_up || l->moved) || l->walked > SN_LINE_ACCESSES || l->apart || 2 * l->least != SN_TILE_WORD ||
-        l->widest > l->least || !(words || halves))
-        return false;
+    if (!(l->looked_up || l->moved) || l->walked > SN_LINE_ACCESSES || l->apart || l->widest > l->least) return false;
+    if (l->least >= SN_TILE_WORD) return are_narrow(cx, sh, l);
+    if (2 * l->least != SN_TILE_WORD || !(words || halves)) return false;
     int64_t bytes = row * l->least, least = halves ? SN_LINE_LOOKED_UP : SN_LINE_LEAST;
     return bytes >= least && bytes <= SN_LINE_MOST && lines >= (int64_t)cx->target->units * SN_LINE_BLOCKS;
 }
@@ -113,6 +125,7 @@ static sn_ix before_sector(sn_pass_ctx *cx, const sn_schedule_shape *sh, int64_t
 typedef struct grid {
     int64_t row, lines, v;
     int64_t unit, vectors; /* of a sector, in elements; of a line */
+    int64_t parts;         /* of a line, each of which is a block's */
     int64_t x, beside, turns;
     sn_ix before;
 } grid;
@@ -122,12 +135,16 @@ static grid grid_of(sn_pass_ctx *cx, const sn_schedule_shape *sh, int64_t v) {
     g.lines = sh->rows / g.row;
     g.before = before_sector(cx, sh, &g.unit);
     g.vectors = g.row / v;
+    g.parts = 1;
     return g;
 }
 
-/* Threads of a line that has n pieces for each: whole sectors. */
+/* As few parts as have no more pieces than so many threads with n each. */
+static void cut_lines(grid *g, int64_t threads, int64_t n) { g->parts = sn_ceil_div(g->vectors, threads * n); }
+
+/* Threads of a line, or of its part, that has n pieces for each: whole sectors. */
 static int64_t threads_of_line(const grid *g, uint32_t n) {
-    int64_t x = sn_ceil_div(g->vectors, n), unit = g->before.i && g->unit > g->v ? g->unit / g->v : 1;
+    int64_t x = sn_ceil_div(g->vectors, n * g->parts), unit = g->before.i && g->unit > g->v ? g->unit / g->v : 1;
     return sn_ceil_div(x, unit) * unit;
 }
 
@@ -137,7 +154,7 @@ static uint32_t choose_pieces(const grid *g, uint32_t bytes) {
     uint32_t best = 1;
     int64_t least = INT32_MAX;
     for (uint32_t n = 1; n <= SN_LINE_PIECES; n++) {
-        int64_t x = threads_of_line(g, n), share = x * n * PERCENT / g->vectors;
+        int64_t x = threads_of_line(g, n), share = x * n * g->parts * PERCENT / g->vectors;
         if (n > 1 && x * g->v * bytes < SN_LINE_SIDE) break;
         if (x > SN_ELEMENT_THREADS || share > least + ALIKE) continue;
         best = n;
@@ -157,6 +174,7 @@ static int64_t lines_beside(int64_t x) {
 static void complete(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_shape *sh, const look *l) {
     sc->cls = SN_SCHED_LINE;
     grid g = grid_of(cx, sh, sc->vector);
+    cut_lines(&g, sc->block_x ? sc->block_x : SN_ELEMENT_THREADS, sc->unroll ? sc->unroll : SN_LINE_PIECES);
     if (!sc->unroll) sc->unroll = choose_pieces(&g, l->least);
     int64_t x = threads_of_line(&g, sc->unroll), most = cx->target->max_threads, beside = lines_beside(x);
     if (!sc->block_x) sc->block_x = (uint32_t)(x * beside < most ? x * beside : most);
@@ -181,11 +199,6 @@ sn_status sn_schedule_line_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
                        "kernel %s: the schedule's vector=%u does not divide what begins lines",
                        sn_kern_get(cx->m, k)->name, sc.vector);
     complete(&sc, cx, sh, &l);
-    grid g = grid_of(cx, sh, sc.vector);
-    if (sc.block_x < threads_of_line(&g, sc.unroll))
-        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
-                       "kernel %s: the schedule's %u threads are fewer than a line has with unroll=%u",
-                       sn_kern_get(cx->m, k)->name, sc.block_x, sc.unroll);
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }
@@ -199,7 +212,7 @@ typedef struct line {
     const sn_schedule_shape *sh;
     grid at;
     int64_t pieces;
-    sn_ix g, t;
+    sn_ix g, part, t;
     sn_axis axes[SN_MAX_CHAIN];
     sn_buf regs[SN_LINE_STORES];
 } line;
@@ -223,9 +236,10 @@ static place open_pieces(line *l, sn_stmt into, bool past) {
     sn_ix turn = sn_open_loop_in(m, l->k, &into, "l", at->turns, SN_AXIS_UNROLL);
     sn_ix number = sn_ix_fma(m, at->beside, sn_ix_fma(m, at->turns, l->g, turn), sn_ix_divc(m, l->t, at->x));
     sn_ix_unflatten(m, number, extents, last, out.with);
-    sn_ix first = sn_ix_scale(m, sn_ix_fma(m, at->x, p, sn_ix_modc(m, l->t, at->x)), at->v);
+    sn_ix piece = sn_ix_fma(m, l->pieces, l->part, p);
+    sn_ix first = sn_ix_scale(m, sn_ix_fma(m, at->x, piece, sn_ix_modc(m, l->t, at->x)), at->v);
     sn_cursor end = sn_at_end(l->k, into);
-    if (at->x * l->pieces * at->v > at->row) out.exists = sn_put_in(m, end, first, extents[last]);
+    if (at->x * l->pieces * at->parts * at->v > at->row) out.exists = sn_put_in(m, end, first, extents[last]);
     if (at->before.i)
         first = sn_ix_modc(m, sn_ix_add(m, first, sn_ix_subst(m, at->before, l->axes, out.with, last)), at->row);
     if (past) out.line_exists = sn_put_in(m, end, number, sn_ix_const(m, at->lines));
@@ -316,6 +330,7 @@ void sn_schedule_line_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     line l = {.cx = cx, .m = m, .k = k, .sh = sh, .at = grid_of(cx, sh, sc->vector), .pieces = sc->unroll};
     grid *at = &l.at;
     for (uint32_t p = 0; p < sh->outer.n; p++) l.axes[p] = sn_stmt_axis(m, sh->outer.at[p]);
+    cut_lines(at, sc->block_x, sc->unroll);
     at->x = threads_of_line(at, sc->unroll);
     at->beside = sc->block_x / at->x;
     at->turns = sn_ceil_div(sc->tile_m, at->beside);
@@ -324,7 +339,9 @@ void sn_schedule_line_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt into = {0};
-    l.g = sn_open_loop_in(m, k, &into, "g", sn_ceil_div(at->lines, block), SN_AXIS_GRID);
+    sn_ix g = sn_open_loop_in(m, k, &into, "g", sn_ceil_div(at->lines, block) * at->parts, SN_AXIS_GRID);
+    l.g = sn_ix_divc(m, g, at->parts);
+    l.part = sn_ix_modc(m, g, at->parts);
     l.t = sn_open_loop_in(m, k, &into, "t", at->beside * at->x, SN_AXIS_BLOCK_X);
     new_registers(&l, &body);
     if (at->lines % block == 0 || !whole) {
