@@ -170,6 +170,12 @@ static bool is_shared(const look *l, sn_ix e) {
     return !sn_ix_uses_vals(l->m, e);
 }
 
+static bool walks_nest(const look *l, sn_ix e, const sn_chain *nest) {
+    bool walks = false;
+    for (uint32_t k = 0; k < nest->n; k++) walks |= sn_ix_uses_axis(l->m, e, sn_stmt_axis(l->m, nest->at[k]));
+    return walks;
+}
+
 /* Bytes that the accesses of nests walk which differ from group to group: all, those that groups have together, and those that are
  * stored along rows as they are. */
 typedef struct walked {
@@ -224,6 +230,7 @@ static bool find_bufs(sn_schedule_flat *f, look *l) {
             bool whole = p.is.lines || p.is.count == p.is.group,
                  some = p.is.lines || p.is.count >= p.is.group / LEAST_PART;
             if (!is_shared(l, r->ix)) w.all += bytes;
+            else f->weights += walks_nest(l, r->ix, &nest->chain);
             some &= whole || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP; /* gaps of ours may never be written */
             bool fits = p.fits && p.walks && (store ? whole && !r->has_mask : some);
             fits &= !(store && p.is.lines && p.is.group > 1 && goes_along(f, l, r, nest));
@@ -391,16 +398,33 @@ static void share_places(sn_schedule_flat *f, const look *l) {
         }
 }
 
+/* Words of a bank that a warp wants at once where each x of its lanes have neighbours, and the next ones others that lie so far apart. */
+static int64_t words_at_once(int64_t size, int64_t apart, int64_t x) {
+    enum { BANKS = 32 };
+    int64_t most = 1, last[BANKS] = {0}, words[BANKS] = {0};
+    for (int64_t lane = 0; lane < SN_WARP; lane++) {
+        int64_t word = (lane / x * apart + lane % x) * size / SN_WORD, *n = &words[word % BANKS];
+        *n += !*n || last[word % BANKS] != word;
+        last[word % BANKS] = word;
+        if (*n > most) most = *n;
+    }
+    return most;
+}
+
 /* Threads that have a row each read at strides of a row: where that is a multiple of 32 bytes they would meet in a few
- * banks. A piece between rows spreads them; rows are whole pieces there. So does one between lines that lanes have one each of. */
+ * banks. A piece between rows spreads them; rows are whole pieces there. So does one between lines that lanes have one each of, and one between
+ * matrices of few columns, which lanes have next to those of others. */
 static void spread_rows(sn_schedule_flat *f) {
     enum { MEET = 32 };
     for (uint32_t i = 0; i < f->n && f->inner > 1; i++)
         if (f->bufs[i].lines) f->bufs[i].gap = f->bufs[i].vector;
-    for (uint32_t i = 0; i < f->n && f->by_columns && f->inner == 1; i++) {
+    for (uint32_t i = 0; i < f->n && f->by_columns; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
-        if (b->lines) continue;
-        if (b->group * b->size % MEET == 0 && b->group % b->vector == 0) b->gap = b->vector;
+        if (b->lines || b->group % b->vector) continue;
+        bool meet = f->inner > 1 ? 2 * words_at_once(b->size, b->group + b->vector, f->inner) <=
+                                       words_at_once(b->size, b->group, f->inner)
+                                 : b->group * b->size % MEET == 0;
+        if (meet) b->gap = b->vector;
     }
 }
 
@@ -549,24 +573,26 @@ static int64_t choose_groups(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
 
 /* Words of a bank that a warp wants at once where each x of its lanes have a row, one element after the other. */
 static int64_t words_of_bank(const sn_schedule_flat *f, uint32_t x) {
-    enum { BANKS = 32 };
     int64_t most = 1;
     for (uint32_t i = 0; i < f->n; i++) {
-        int64_t last[BANKS] = {0}, words[BANKS] = {0}, size = f->bufs[i].size;
-        for (int64_t lane = 0; lane < SN_WARP; lane++) {
-            int64_t word = (lane / x * (f->bufs[i].group + f->bufs[i].gap) + lane % x) * size / SN_WORD;
-            int64_t *n = &words[word % BANKS];
-            *n += !*n || last[word % BANKS] != word;
-            last[word % BANKS] = word;
-            if (*n > most) most = *n;
-        }
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        int64_t n = words_at_once(b->size, b->group + b->gap, x);
+        if (n > most) most = n;
     }
     return most;
 }
 
-/* Threads of a row of about FLAT_STEPS elements each; more, if those of fewer rows meet in fewer banks and that takes less. What is stored as it
- * is has the lanes of a warp side by side. */
-static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
+/* Cycles that a warp takes for weights of a row: some for each load, which registers spare all rows of a thread but the first where weights are
+ * few (flat_bind.c). */
+static int64_t cycles_of_weights(const sn_schedule_flat *f, int64_t steps, int64_t rows) {
+    enum { EACH = 3 }; /* where it lies, the load, a conversion */
+    int64_t loads = steps * f->weights;
+    return loads * SN_WORD <= SN_KEPT_BYTES ? sn_ceil_div(EACH * loads, rows) : EACH * loads;
+}
+
+/* Threads of a row of about FLAT_STEPS elements each; more, if those of fewer rows meet in fewer banks, or keep weights, and that takes less. What
+ * is stored as it is has the lanes of a warp side by side. */
+static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f, uint32_t rows) {
     if (f->direct) return sn_least(sn_pow2_ceil(sh->max_count), SN_WARP);
     uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS)), best;
     x = best = x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
@@ -574,7 +600,8 @@ static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_fl
     for (; x <= SN_WARP && f->vector == 1; x *= 2) {
         int64_t steps = sn_ceil_div(sh->max_count, x), exchange = SN_FLAT_EXCHANGE;
         for (uint32_t with = 1; with < x; with *= 2) exchange += SN_FLAT_EXCHANGE;
-        int64_t cycles = (2 * steps * words_of_bank(f, x) + exchange) * x;
+        int64_t weights = cycles_of_weights(f, steps, sn_ceil_div((int64_t)rows * x, SN_FLAT_THREADS));
+        int64_t cycles = (2 * steps * words_of_bank(f, x) + weights + exchange) * x;
         if (cycles < least) least = cycles, best = x;
     }
     return best;
@@ -604,7 +631,7 @@ static uint32_t threads_alone(uint32_t rows) {
 static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f,
                            sn_sched *sc) {
     if (!f->by_columns) {
-        if (!sc->block_x) sc->block_x = threads_of_row(sh, f);
+        if (!sc->block_x) sc->block_x = threads_of_row(sh, f, sc->tile_m);
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
         return;
     }

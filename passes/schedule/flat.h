@@ -42,13 +42,14 @@ typedef struct sn_schedule_flat {
     bool direct; /* ... which are stored as they are */
     bool words;  /* of all buffers elements are words, or more */
     int64_t inner, groups;
-    int64_t along;   /* groups that follow each other as blocks have them; groups / along times */
-    uint32_t bytes;  /* of a group in all those buffers */
-    uint32_t piece;  /* bytes that a copy moves at once, at least */
-    uint32_t unit;   /* groups that a block has a multiple of, so that its pieces are aligned */
-    int64_t run;     /* bytes that lie one behind the other where one step of the reduction finds them */
-    uint32_t vector; /* elements of a row that lie side by side in an aligned piece, of all buffers */
-    bool by_columns; /* rows stand along block.x, what threads share of a row along block.y; else the other way */
+    int64_t along;    /* groups that follow each other as blocks have them; groups / along times */
+    uint32_t bytes;   /* of a group in all those buffers */
+    uint32_t piece;   /* bytes that a copy moves at once, at least */
+    uint32_t unit;    /* groups that a block has a multiple of, so that its pieces are aligned */
+    int64_t run;      /* bytes that lie one behind the other where one step of the reduction finds them */
+    uint32_t vector;  /* elements of a row that lie side by side in an aligned piece, of all buffers */
+    bool by_columns;  /* rows stand along block.x, what threads share of a row along block.y; else the other way */
+    uint32_t weights; /* loads of an element of a row that are alike in all groups */
 } sn_schedule_flat;
 
 void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);

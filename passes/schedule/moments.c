@@ -145,6 +145,15 @@ static bool columns_stay(const sn_target *t, int64_t columns, int64_t count) {
     return blocks >= SN_SPLIT_ENOUGH * t->units || count <= t->shared_bytes / SN_SECTOR;
 }
 
+/* Shorter parts, as many as all turns of blocks that run at once have room for, where turns are so few that a last one with little to do counts. */
+static int64_t fill_turns(const sn_target *t, int64_t rows, int64_t count, int64_t length, int64_t least) {
+    int64_t at_once = (int64_t)t->units * SN_MOMENTS_BLOCKS, parts = sn_ceil_div(count, length);
+    int64_t turns = sn_ceil_div(sn_mul_clamped(rows, parts), at_once);
+    if (turns > SN_MOMENTS_TURNS || turns * at_once / rows <= parts) return length;
+    int64_t shorter = sn_ceil_div(count, turns * at_once / rows);
+    return shorter < least ? length : shorter;
+}
+
 int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     const sn_target *t = cx->target;
     int64_t rows = sn_chain_count(cx->m, &mo->outer), count = sn_chain_count(cx->m, &mo->sum);
@@ -158,6 +167,7 @@ int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     }
     while (length > least && length * bytes * beside > most) length /= 2;
     while (length > least && sn_mul_clamped(rows, count) / beside / length < SN_SPLIT_ENOUGH * t->units) length /= 2;
+    if (!mo->columns) length = fill_turns(t, rows, count, length, least);
     length = sn_ceil_div(count, sn_ceil_div(count, length));
     if (!mo->columns)
         length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE; /* vectors begin where the row's do */

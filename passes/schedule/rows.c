@@ -24,13 +24,16 @@ typedef struct rows {
     uint32_t widest;    /* ... and of the largest of these */
     uint32_t states;    /* bytes that a reduction carries, at most */
     uint32_t exchanges; /* reductions */
-    uint32_t again;     /* nests that may read again what does not stay of a row; 0: none */
-    bool positions;     /* a reduction carries positions: argmax */
-    bool online;        /* one nest, with sumexp: it reads a row that does not stay on chip, once */
-    bool weighs;        /* a reduction is sumexp */
-    bool exp;           /* an exponential is computed of each element */
-    bool once;          /* one reduction: nothing of a row is read again */
-    bool alone;         /* ... of one combiner */
+    uint32_t
+        together; /* elements that a nest stores of one buffer: of rows that are done together (passes/fuse/unroll_and_jam.c) */
+    uint32_t again; /* nests that may read again what does not stay of a row; 0: none */
+    bool weights;   /* weights are as long as a row */
+    bool positions; /* a reduction carries positions: argmax */
+    bool online;    /* one nest, with sumexp: it reads a row that does not stay on chip, once */
+    bool weighs;    /* a reduction is sumexp */
+    bool exp;       /* an exponential is computed of each element */
+    bool once;      /* one reduction: nothing of a row is read again */
+    bool alone;     /* ... of one combiner */
 } rows;
 
 /* ---- a look at the row ---- */
@@ -42,12 +45,18 @@ static bool carries(const sn_stmt_rec *nest, sn_comb_second what) {
 }
 
 static void look_at_nest(rows *ro, const sn_module *m, sn_stmt nest) {
+    sn_buf first = {0};
+    uint32_t together = 0;
     sn_stmt end = sn_stmt_walk_skip(m, nest);
     for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op == SN_LOP_STORE) ro->stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         ro->exp |= r->op == SN_LOP_EXP;
+        if (r->op != SN_LOP_STORE) continue;
+        ro->stores += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        if (!first.i) first = r->buf;
+        together += sn_buf_eq(first, r->buf);
     }
+    if (together > ro->together) ro->together = together;
 }
 
 static uint32_t carried(const sn_module *m, const sn_stmt_rec *reduce) {
@@ -57,28 +66,65 @@ static uint32_t carried(const sn_module *m, const sn_stmt_rec *reduce) {
     return bytes;
 }
 
+/* Elements of one buffer that a nest has of a position: the first one that it names, the second one, .. */
+typedef struct kept_element {
+    sn_buf buf;
+    sn_ix ix; /* in the nest at hand; none: it has not named that one yet */
+    uint32_t number, nest;
+} kept_element;
+
+enum { MOST_KEPT = 32 };
+
+/* The element that the nest names by r, which may be a new one; NULL: it has named that before, or there are too many. */
+static kept_element *name_element(kept_element *all, uint32_t *n, const sn_stmt_rec *r, uint32_t nest) {
+    uint32_t number = 0;
+    for (uint32_t k = 0; k < *n; k++) {
+        if (!sn_buf_eq(all[k].buf, r->buf) || !all[k].ix.i) continue;
+        if (sn_ix_eq(all[k].ix, r->ix)) return NULL;
+        number++;
+    }
+    for (uint32_t k = 0; k < *n; k++)
+        if (sn_buf_eq(all[k].buf, r->buf) && all[k].number == number) return all[k].ix = r->ix, &all[k];
+    if (*n == MOST_KEPT) return NULL;
+    all[*n] = (kept_element){r->buf, r->ix, number, nest};
+    return &all[(*n)++];
+}
+
 uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedule_shape *sh) {
-    enum { MAX = 16 };
-    sn_buf seen[MAX];
-    uint32_t in_nest[MAX], n = 0, kept = 0;
+    kept_element all[MOST_KEPT];
+    uint32_t n = 0, kept = 0;
     *widest = 0;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (uint32_t k = 0; k < n; k++) all[k].ix = (sn_ix){0};
         for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (!r->buf.i) continue;
-            uint32_t k = 0;
-            while (k < n && !sn_buf_eq(seen[k], r->buf)) k++;
-            if (k == n && n < MAX) seen[n] = r->buf, in_nest[n++] = i;
-            else if (k < n && r->op == SN_LOP_LOAD && in_nest[k] < i) {
-                uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-                kept += bytes;
-                if (bytes > *widest) *widest = bytes;
-                in_nest[k] = UINT32_MAX; /* counted */
-            }
+            kept_element *of = r->buf.i ? name_element(all, &n, r, i) : NULL;
+            if (!of || r->op != SN_LOP_LOAD || of->nest >= i) continue;
+            uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+            kept += bytes;
+            if (bytes > *widest) *widest = bytes;
+            of->nest = UINT32_MAX; /* counted */
         }
     }
     return kept;
+}
+
+/* Is something of so many bytes loaded along the rows that is not of them, as weights are? It begins elsewhere in a vector than they do. */
+static bool has_weights(const sn_module *m, const sn_schedule_shape *sh, int64_t bytes) {
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_chain *c = &sh->nests[i].chain;
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            bool of_row = false;
+            if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
+            for (uint32_t k = 0; k < sh->outer.n; k++)
+                of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
+            if (!of_row && sn_buf_bytes(m, r->buf) >= bytes) return true;
+        }
+    }
+    return false;
 }
 
 static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
@@ -103,6 +149,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
     ro.alone = ro.once && sn_stmt_get(m, sh->nests[0].top)->n_combs == 1;
     ro.kept = sn_schedule_kept(&ro.widest, m, sh);
     ro.again = sh->n_nests && sn_schedule_has_parts(m, sh) ? sh->n_nests - 1 : 0;
+    ro.weights = has_weights(m, sh, sh->max_count);
     return ro;
 }
 
@@ -264,7 +311,8 @@ static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, con
     int64_t bytes = ro->kept * ro->sh->max_count;
     sn_team_rows of = team_of(ro, sc);
     if (!sc->teams) {
-        if (cluster && cluster->min_blocks > 1 && of.again > 1) of.again = 0; /* it reads none three times */
+        bool once = ro->sh->about.i && !ro->weights; /* meet_once.c: blocks wait once for each other */
+        if (cluster && cluster->min_blocks > 1 && of.again > 1 && !once) of.again = 0; /* it reads none three times */
         if (of.rows >= t->units) of.again = 0; /* a block has a row as a whole, of which the cache has a part */
         if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
         if (cluster ? bytes < SN_TEAM_ROW
@@ -299,13 +347,17 @@ static bool has_room(const rows *ro) {
     return !ro->kept || ro->sh->max_count + odd <= sn_row_registers(ro->kept);
 }
 
-/* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. So have long
- * rows of f64 of which exponentials are added up: these take as long as a third of the loads, and of more blocks some load meanwhile. */
+/* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. So have rows
+ * for which a block would be alone on its multiprocessor, where clusters have room for several parts of them there, and long rows of f64 of which
+ * exponentials are added up: these take as long as a third of the loads, and of more blocks some load meanwhile. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
     bool wide = ro->divisor % 2 == 0 && ro->sh->ops > SN_FEW_OPS;
+    bool narrow = ro->kept == 2 || (ro->together > 1 && ro->widest == 2);
+    int64_t bytes = ro->sh->max_count * ro->kept, halves = narrow ? bytes / 2 : 0;
     if (ro->widest > SN_WORD && ro->exp && ro->sh->max_count > SN_LONG_DOUBLES && ro->divisor % 2 == 0) return false;
-    if (ro->kept == 2 && ro->sh->max_count > SN_LONG_HALVES && wide) return false;
-    if (ro->kept == 2 && ro->sh->max_count > SN_ALONE_HALVES) return false;
+    if (halves > SN_LONG_HALVES && wide) return false;
+    if (halves > SN_ALONE_HALVES) return false;
+    if (t->cluster > 1 && bytes > SN_ROW_ALONE) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
 }
 
@@ -331,23 +383,6 @@ static uint32_t word_vector(sn_pass_ctx *cx, const rows *ro, uint32_t even, uint
     return sn_schedule_row_lead(cx->m, ro->sh, SN_WORD / bytes).i ? SN_WORD / bytes : even;
 }
 
-/* Is something loaded along the rows that is not of them, as weights are? It begins elsewhere in a vector than they do. */
-static bool has_weights(const sn_module *m, const sn_schedule_shape *sh) {
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_chain *c = &sh->nests[i].chain;
-        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
-        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            bool of_row = false;
-            if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
-            for (uint32_t k = 0; k < sh->outer.n; k++)
-                of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
-            if (!of_row) return true;
-        }
-    }
-    return false;
-}
-
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
  * together what they have once a vector, which takes more than the tests of its lanes. */
@@ -362,7 +397,7 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW))
         return word_vector(cx, ro, even, bytes);
     bool words = bytes == 2 && even * bytes == SN_WORD && ro->sh->max_count * bytes < SN_TEAM_ROW;
-    if (words && has_weights(cx->m, ro->sh)) return even;
+    if (words && ro->together < 2 && has_weights(cx->m, ro->sh, 0)) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 

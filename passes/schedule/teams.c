@@ -270,7 +270,8 @@ static void try_parts(sn_sched *best, double *cycles, const sn_target *t, const 
                       const sn_sched *sc) {
     sn_sched all = *sc;
     if (!ro->again || ro->rows < 1 || !choose_threads(t, ro, resident, &all)) return;
-    for (int64_t turns = 1, last = 0; turns <= ro->rows && (turns == 1 || ro->again == 1 || sc->teams); turns++) {
+    for (int64_t turns = 1, last = 0;
+         turns <= ro->rows && (turns == 1 || ro->again == 1 || ro->exchanges < 2 || sc->teams); turns++) {
         int64_t teams = sc->teams ? sc->teams : sn_ceil_div(ro->rows, turns);
         if (teams == last || teams > at_once(t, resident)) continue;
         try_steps(best, cycles, t, ro, teams, &all, sc->block_x);
