@@ -1,6 +1,6 @@
 /* interior.c: iterations of a loop that no edge touches.
  *
- * Where vectors start before a row and end behind it, each lane has its own test (passes/schedule/inner.c), which only fails
+ * Where vectors start before a row and end behind it, each lane has its own test (passes/schedule/rows/inner.c), which only fails
  * in the first iteration and the last one. Written out, the others are known to hold; in a loop that counts, the region
  * is translated twice:
  *

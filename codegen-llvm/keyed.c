@@ -10,7 +10,7 @@
  * instructions an element and one to convert it. One by one (combine.c) it takes 15 to 18, where memory leaves time
  * for 7 (bytes) and 14 (halves). An earlier place wins a tie, so that the first of equal elements wins if positions
  * grow with places, which is asked here. What a mask leaves out has the identity as its value, and comes behind what
- * it does not: of a row whose first vector starts before it (passes/schedule/inner.c) the place of such a lane is worse
+ * it does not: of a row whose first vector starts before it (passes/schedule/rows/inner.c) the place of such a lane is worse
  * than all others, and none where nothing else is left. Columns have the number of the row as their place, each
  * lane one of its own, so that their positions are made once for all rows that are written out, or once for a loop of them: of bytes in keys, of
  * others beside the value, which a later row takes the place of only if it is larger: 5 instructions an element for 18. GPUs alone.

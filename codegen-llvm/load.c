@@ -248,7 +248,7 @@ static lv load_groups(sn_gen *g, const sn_gen_access *a) {
     return all;
 }
 
-/* Of a row whose vectors begin before it (passes/schedule/inner.c), a weight, say, which begins elsewhere: halves one by one take an
+/* Of a row whose vectors begin before it (passes/schedule/rows/inner.c), a weight, say, which begins elsewhere: halves one by one take an
  * instruction each. Where threads only add up what they load, they have time for that: amax of bf16[7, 9999999] takes 30 % longer
  * by pieces, an RMS norm of f16[128, 176427] 22 % less. */
 static bool is_beside(sn_gen *g, const sn_gen_access *a, sn_val mask) {

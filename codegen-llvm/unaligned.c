@@ -8,7 +8,7 @@
  * neighbour. A piece is aligned as memory is: storage that starts anywhere has its first bytes behind a multiple of a piece.
  * Vectors whose pieces reach over an end of the storage are read element by element, of which those outside, that nobody wants,
  * are others inside. Where the place is `near`, nobody looks: tiles with `runs` are bound so that the pieces of what they want lie inside
- * (passes/schedule/tile.c), and frontend/compile.c takes that word from kernels whose text says that they are.
+ * (passes/schedule/moves/tile.c), and frontend/compile.c takes that word from kernels whose text says that they are.
  *
  * A place (sn_gen_place) says where such a vector is. Places of one dtype can be chosen from before anything is loaded: of the
  * parts of a concatenation one is.

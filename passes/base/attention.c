@@ -457,7 +457,7 @@ bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) 
     return t->is_gpu && dtype && heads && few;
 }
 
-/* Class attend (passes/schedule/attend.c, attend_terms.c): warpgroups take whole heads, whose rows are a multiple of 16
+/* Class attend (passes/schedule/attention/attend.c, attend_terms.c): warpgroups take whole heads, whose rows are a multiple of 16
  * bytes. Of few rows of halves, the heads of a group or some queries, it knows itself whether it is worth it; of f32 a
  * tile has 64 queries at least, and fewer than half of them are done sooner with the scores in memory. */
 static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
@@ -469,7 +469,7 @@ static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
            s->depth % unit == 0 && s->width % unit == 0 && s->shared > 1;
 }
 
-/* Class attend on the CPU (passes/schedule/attend_host.c). Query rows are lanes of vectors: those without one are lost
+/* Class attend on the CPU (passes/schedule/attention/attend_host.c). Query rows are lanes of vectors: those without one are lost
  * to both products. Queries are turned around and rows begin and end once for all keys. What is saved: that scores go
  * through memory, and that keys are turned around, as products in kernels of their own do. Rows of scores that no
  * vector divides are worth more, since a softmax of its own tests their last vectors. In cycles, as timed. */

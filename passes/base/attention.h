@@ -50,7 +50,7 @@ void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, con
 sn_nd sn_attention_unscaled(sn_module *m, sn_nd x, double *scale);
 
 /* Do few query rows meet the same keys, so that threads do them as fast as keys and v come from memory (class attend,
- * passes/schedule/attend_rows.c)? Asks for shared, depth, width and dtype. */
+ * passes/schedule/attention/attend_rows.c)? Asks for shared, depth, width and dtype. */
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *sizes);
 
 /* May a schedule for the target take an attention of these sizes as one nest, and is that worth it? The pass `attention`

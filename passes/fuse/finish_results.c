@@ -22,8 +22,8 @@
 
 #include "ir/base/notes.h"
 #include "passes/base/rebuild.h"
-#include "passes/schedule/constants.h"
-#include "passes/schedule/model.h"
+#include "passes/schedule/base/constants.h"
+#include "passes/schedule/base/model.h"
 
 /* A temporary that the pass has made. */
 typedef struct made {

@@ -12,7 +12,7 @@
  * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
  * kernel has the header that chooses something. A matrix product stays one, and takes no longer than before, or the
  * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by parts
- * stay alone with what they give (passes/schedule/moments.c). A kernel that stores to what an
+ * stay alone with what they give (passes/schedule/base/moments.c). A kernel that stores to what an
  * earlier one has stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is
  * loaded before its last store, up to that one (the steps of a sort), stay as they are, one after the other. Afterwards
  * temporaries that nobody loads any more vanish. A kernel that computes from constants alone runs once, when a
@@ -22,7 +22,7 @@
 #include "passes/fuse/fuse.h"
 
 #include "ir/loop/figures.h"
-#include "passes/schedule/moments.h"
+#include "passes/schedule/base/moments.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -329,7 +329,7 @@ static bool keeps_product(double *cycles, const char **why_not, fuse *fu, uint32
     return counts_fewer(why_not, fu, *cycles, fa->product + fb->product, mt);
 }
 
-/* Is k a mean and a variance of rows that are read once, by parts (passes/schedule/moments.c)? */
+/* Is k a mean and a variance of rows that are read once, by parts (passes/schedule/base/moments.c)? */
 static bool is_by_parts(fuse *fu, sn_kern k, bool alone) {
     sn_moments mo;
     return sn_moments_find(&mo, fu->cx, k) && sn_moments_part(&mo, fu->cx, alone);

@@ -26,7 +26,7 @@
 
 #include "ir/loop/alike.h"
 #include "passes/fuse/last_block_reduce.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 typedef struct member {
     uint32_t section;

@@ -19,7 +19,7 @@
 #include "passes/fuse/last_block_reduce.h"
 
 #include "passes/base/rebuild.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 typedef struct pair {
     sn_pass_ctx *cx;

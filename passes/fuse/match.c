@@ -9,8 +9,8 @@
  */
 #include "passes/fuse/fuse.h"
 
-#include "passes/schedule/outer_keep.h"
-#include "passes/schedule/teams.h"
+#include "passes/schedule/rows/outer_keep.h"
+#include "passes/schedule/base/teams.h"
 
 enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
 
@@ -363,7 +363,7 @@ static bool is_of_softmax(const sn_module *m, sn_kern k, const sn_chain *outer) 
     return false;
 }
 
-/* How many tiles, one of which a team of blocks has at a time, `rows` columns are (passes/schedule/outer_team.c); 0: columns are not
+/* How many tiles, one of which a team of blocks has at a time, `rows` columns are (passes/schedule/rows/outer_team.c); 0: columns are not
  * for teams. */
 static int64_t tiles_of_columns(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_b,
                                 int64_t rows) {
@@ -376,7 +376,7 @@ static int64_t tiles_of_columns(const sn_fuse_match *mt, const sn_pass_ctx *cx, 
     return sn_columns_for_team(cx->target, along, bytes) ? rows / along : 0;
 }
 
-/* Is a row of both, or a tile of columns, better kept by a team of blocks (passes/schedule/teams.c) than read again? */
+/* Is a row of both, or a tile of columns, better kept by a team of blocks (passes/schedule/base/teams.c) than read again? */
 static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                        const sn_access_list *in_b, int64_t rows) {
     enum { MOST_READINGS = 3 };
@@ -395,7 +395,7 @@ static bool team_keeps(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a
     return sn_team_pays(cx->target, &(sn_team_need){rows, row, exchanges, again});
 }
 
-/* Do whole columns of both stay on the chip (passes/schedule/outer_keep.c), few as they are, or would it be dear to keep them, many as they are? */
+/* Do whole columns of both stay on the chip (passes/schedule/rows/outer_keep.c), few as they are, or would it be dear to keep them, many as they are? */
 typedef bool (*of_columns)(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes);
 static bool columns_are(of_columns what, const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_a,
                         const sn_access_list *in_b, int64_t columns, int64_t elements) {

@@ -8,7 +8,7 @@
  */
 #include "passes/fuse/fuse.h"
 #include "passes/fuse/mixed_order_reduction.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 /* What one column costs a thread, in bytes; the smallest element. */
 typedef struct footprint {

@@ -16,7 +16,7 @@
  * beside a pointwise kernel. The second kernel's expression is evaluated at the end of each row (mixed_order_match.c
  * says when that is legal), its reduction runs over G partial results. The loop over r carries the partial results from
  * row to row: the one loop of plain Loop IR that is not parallel. `schedule` keeps them in registers
- * (passes/schedule/mixed_order.c). A schedule that stands in the header of k0 is obeyed; its `split` is the number of
+ * (passes/schedule/rows/mixed_order.c). A schedule that stands in the header of k0 is obeyed; its `split` is the number of
  * groups, and 1 in either header forbids it. Runs after `fuse`, and on GPUs only. The order of summation is fixed.
  * Cost: each kernel is tried against all others.
  */

@@ -18,7 +18,7 @@
  */
 #include "passes/fuse/fuse.h"
 
-#include "passes/schedule/contraction.h"
+#include "passes/schedule/products/contraction.h"
 #include "passes/schedule/choose.h"
 
 int64_t sn_fuse_steps(const sn_module *m, sn_kern k) {

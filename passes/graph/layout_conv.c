@@ -211,7 +211,7 @@ static double windows_cycles(const sn_target *t, const shape *s) {
 static double more(double a, double b) { return a > b ? a : b; }
 static double less(double a, double b) { return a < b ? a : b; }
 
-/* What matrix instructions do windows of halves with, as bands of taps (passes/schedule/window_bands.h). */
+/* What matrix instructions do windows of halves with, as bands of taps (passes/schedule/windows/window_bands.h). */
 typedef struct banded {
     double pixels, image; /* results of a channel, with those at the ends of lines; elements */
     double steps;         /* of an instruction, for a result */
@@ -267,7 +267,7 @@ static int64_t phases_of(const shape *s) {
     return phases;
 }
 
-/* Of matrix instructions that do windows of a few eights of channels as rows of pixels (passes/schedule/window_pixels.h), with what turns
+/* Of matrix instructions that do windows of a few eights of channels as rows of pixels (passes/schedule/windows/window_pixels.h), with what turns
  * pixels and results in shared memory; 0: they do it not. */
 static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
     enum { ROWS = 128, ISSUES = 128, PRODUCT = 2, LOADS = 3, TURNED = 12, TERM = 4, MOST = 32, HUNDRED = 100 };

@@ -13,7 +13,7 @@
  * linear in the kernel.
  */
 #include "passes/base/nest.h"
-#include "passes/schedule/brick.h"
+#include "passes/schedule/moves/brick.h"
 
 /* Loops that an access walks one behind the other, the one of stride 1 first. */
 typedef struct side {

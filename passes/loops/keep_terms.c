@@ -13,7 +13,7 @@
  */
 #include "passes/base/costs.h"
 #include "passes/base/twins.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 enum { LEAST_COST = 4, /* instructions */ MOST_NESTS = 16 };
 

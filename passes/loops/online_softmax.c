@@ -18,7 +18,7 @@
  * in them.
  */
 #include "passes/base/twins.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 enum { MAX_STATES = 8 };
 

@@ -27,8 +27,8 @@
  */
 #include "passes/base/rebuild.h"
 #include "passes/loops/split_scan.h"
-#include "passes/schedule/constants.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/constants.h"
+#include "passes/schedule/base/figures.h"
 
 enum { MAX_LOADS = 8, GROUP = SN_CUT_COLUMN_GROUP };
 

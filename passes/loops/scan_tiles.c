@@ -34,8 +34,8 @@
  * made. Cost: linear in the kernel.
  */
 #include "passes/loops/scan_tiles.h"
-#include "passes/schedule/constants.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/constants.h"
+#include "passes/schedule/base/figures.h"
 
 #include <math.h>
 

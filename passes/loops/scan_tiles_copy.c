@@ -11,7 +11,7 @@
  * Copies wait for nothing but their memory, and `async-copy` makes them asynchronous.
  */
 #include "passes/loops/scan_tiles.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 /* ---- the block ---- */
 

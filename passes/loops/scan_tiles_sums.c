@@ -7,8 +7,8 @@
  * A thread that has a column of all parts, one behind the other, keeps what stands before the next one, as it makes that.
  */
 #include "passes/loops/scan_tiles.h"
-#include "passes/schedule/constants.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/constants.h"
+#include "passes/schedule/base/figures.h"
 
 enum { MAX_LEVELS = 3 };
 

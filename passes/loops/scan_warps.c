@@ -34,8 +34,8 @@
  * others, and registers hold longer parts of them (split_scan.c).
  */
 #include "passes/loops/scan_tiles.h"
-#include "passes/schedule/constants.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/constants.h"
+#include "passes/schedule/base/figures.h"
 
 enum { WARPS = SN_CUT_WARPS };
 

@@ -15,8 +15,8 @@
  */
 #include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"
-#include "passes/schedule/contraction.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/products/contraction.h"
+#include "passes/schedule/base/figures.h"
 
 enum { MOST_STEPS = 16, MOST_WRITTEN = 256 };
 

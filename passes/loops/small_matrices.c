@@ -17,7 +17,7 @@
  */
 #include "ir/loop/access.h"
 #include "passes/loops/write_out.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/figures.h"
 
 enum { MOST_ELEMENTS = 16, MOST_STEPS = 8, MOST_WRITTEN = 512, FEWEST_PRODUCTS = 2 };
 

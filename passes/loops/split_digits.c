@@ -11,7 +11,7 @@
  * outer loops are parallel. After `collapse`, which would find nothing to do. Cost: accesses times axes.
  */
 #include "passes/base/nest.h"
-#include "passes/schedule/brick.h"
+#include "passes/schedule/moves/brick.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * axes. After `collapse`, which sees long axes. Cost: linear in the statements, a substitution for each axis.
  */
 #include "passes/base/nest.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/figures.h"
 
 /* Size of the groups of which the loads of a sum in s know the number; 0: none does. */
 static int64_t find_group(const sn_module *m, sn_stmt s, sn_ix axis) {

@@ -7,7 +7,7 @@
  * There are as many parts as keep all multiprocessors busy equally long, and parts of a row begin with a line of
  * memory, so that their vectors are whole ones.
  *
- * A sum and the sum of squares about what is made of it (passes/schedule/moments.c) are cut together, into parts that
+ * A sum and the sum of squares about what is made of it (passes/schedule/base/moments.c) are cut together, into parts that
  * stay on the chip, so that memory is read once. Each part has its own mean, and what the parts are off it is added:
  *
  *     k0: %0 = reduce sum r { x[r] }   %1 = f(%0)   %2 = reduce sum r { (x[r] - %1)^2 }   store y[0], %2
@@ -52,9 +52,9 @@
 
 #include "passes/loops/wide_columns.h"
 
-#include "passes/schedule/contract_rows.h"
-#include "passes/schedule/figures.h"
-#include "passes/schedule/moments.h"
+#include "passes/schedule/products/contract_rows.h"
+#include "passes/schedule/base/figures.h"
+#include "passes/schedule/base/moments.h"
 #include "passes/schedule/choose.h"
 
 #include <math.h>
@@ -230,7 +230,7 @@ static int64_t cut_axis(cut *c, int64_t per_block, int64_t per_unit, int64_t lea
 }
 
 /* Rows of rows that are long, but of which no vectors begin one: each is a part, whose vectors start before it
- * (passes/schedule/rows.c). */
+ * (passes/schedule/rows/rows.c). */
 static int64_t cut_odd_rows(cut *c) {
     uint32_t least, last = c->chain.n - 1;
     int64_t n = sn_ix_value(c->m, sn_stmt_extent(c->m, c->chain.at[last]));

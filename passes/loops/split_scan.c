@@ -54,8 +54,8 @@
  */
 #include "passes/base/rebuild.h"
 #include "passes/loops/split_scan.h"
-#include "passes/schedule/constants.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/constants.h"
+#include "passes/schedule/base/figures.h"
 
 enum { MAX_ACCUMS = SN_CUT_ACCUMS, MAX_LEVELS = 3, WARPS = SN_CUT_WARPS };
 

@@ -25,7 +25,7 @@
  */
 #include "ir/loop/box.h"
 #include "passes/base/nest.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 enum { MOST_LOADS = 8 };
 

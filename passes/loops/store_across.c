@@ -27,7 +27,7 @@
 #include "passes/loops/turn_operands.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/alone.h"
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 #include "passes/schedule/choose.h"
 
 /* A value of the kernel, and what it is elsewhere. */

@@ -14,7 +14,7 @@
  */
 #include "passes/loops/wide_columns.h"
 
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/figures.h"
 
 enum { AXES = 2 * SN_MAX_CHAIN };
 

@@ -17,7 +17,7 @@
  */
 #include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"
-#include "passes/schedule/figures.h"
+#include "passes/schedule/base/figures.h"
 
 enum { MOST_PARTS = 32, MOST_WRITTEN = 1024 };
 

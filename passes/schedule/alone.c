@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#include "passes/schedule/constants.h"
+#include "passes/schedule/base/constants.h"
 
 const char sn_kernel_key_start[] = "graph @kernel(";
 

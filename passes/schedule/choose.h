@@ -3,7 +3,7 @@
 #ifndef SN_PASSES_SCHEDULE_CHOOSE_H
 #define SN_PASSES_SCHEDULE_CHOOSE_H
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/base/schedule.h"
 
 /* What all classes that can bind the kernel at a position propose, and what the model says of each (0: it
  * knows GPUs alone). The kernel stays as it is. */

@@ -2,7 +2,7 @@
 #ifndef SN_PASSES_SCHEDULE_MEMBERS_H
 #define SN_PASSES_SCHEDULE_MEMBERS_H
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/base/schedule.h"
 
 /* Headers of other kinds than `first`, which is chosen for the kernel of that shape and takes so many cycles by the model. The kernel
  * stays as it is. */

@@ -3,7 +3,7 @@
 #define SN_PASSES_SCHEDULE_ONCE_H
 
 #include "ir/loop/equal.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/base/schedule.h"
 
 /* By position, before any is bound: the kernel that it is equal to, which comes first; none (`of`) where it is scheduled by itself.
  * NULL: all are. */

@@ -12,7 +12,7 @@
  * Legality: a class binds what it says that it applies to; axis kinds promise no more than that. Cost: near linear in
  * the kernel. Where somebody listens, every candidate is bound to a copy of the kernel and estimated.
  */
-#include "passes/schedule/schedules.h"
+#include "passes/schedule/base/schedules.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@
 #include "passes/schedule/alone.h"
 #include "passes/schedule/choose.h"
 #include "passes/schedule/members.h"
-#include "passes/schedule/model.h"
+#include "passes/schedule/base/model.h"
 #include "passes/schedule/once.h"
 
 typedef struct scheduler {
@@ -36,14 +36,14 @@ typedef struct scheduler {
 static const scheduler SCHEDULERS[] = {
 #define SN_SCHEDULE(name, CLASS)                                                                                       \
     {SN_SCHED_##CLASS, sn_schedule_##name##_applies, sn_schedule_##name##_candidates, sn_schedule_##name##_bind},
-#include "passes/schedule/schedules.def"
+#include "passes/schedule/base/schedules.def"
 #undef SN_SCHEDULE
 };
 
 enum {
     BOUND = 0
 #define SN_SCHEDULE(name, CLASS) | 1 << SN_SCHED_##CLASS
-#include "passes/schedule/schedules.def"
+#include "passes/schedule/base/schedules.def"
 #undef SN_SCHEDULE
 };
 _Static_assert(BOUND == (1 << SN_N_SCHED_CLASSES) - 1 - (1 << SN_SCHED_NONE),

@@ -11,10 +11,10 @@ static const char *const ROWS[] = {
 #include "ir/base/sched_fields.def"
 #undef SN_SCHED_FIELD
 #define SN_SCHEDULE(name, CLASS) "binds " #name " " #CLASS,
-#include "passes/schedule/schedules.def"
+#include "passes/schedule/base/schedules.def"
 #undef SN_SCHEDULE
 #define SN_CONSTANT(NAME, value, unit, ORIGIN, doc) "constant " #NAME " " #value,
-#include "passes/schedule/constants.def"
+#include "passes/schedule/base/constants.def"
 #undef SN_CONSTANT
 #define SN_COST(LOP, full, half, special) "cost " #LOP " " #full " " #half " " #special,
 #include "passes/base/costs.def"

@@ -17,6 +17,8 @@ import source
 IR = {"ir/base", "ir/index", "ir/ops", "ir/graph", "ir/loop", "ir/wrap", "ir"}
 BELOW = {"ir/base", "include/sinter"}
 PASS = IR | {"metrics", "passes/base", "include/sinter"}
+CLASS = PASS | {"passes/schedule/base"}
+CLASSES = CLASS | {"passes/schedule/" + family for family in ("moves", "rows", "products", "windows", "attention")}
 # room: rooms that it may see besides itself. What a room may see of include/sinter is in SEES_API.
 MAY_SEE = {
     "include/sinter": set(),
@@ -31,13 +33,19 @@ MAY_SEE = {
     "passes/base": IR | {"metrics", "include/sinter"},
     "passes/graph": PASS,
     "passes/lower": PASS,
-    "passes/schedule": PASS,
-    "passes/loops": PASS | {"passes/schedule"},
-    "passes/fuse": PASS | {"passes/schedule"},
+    "passes/schedule/base": PASS,
+    "passes/schedule/moves": CLASS,
+    "passes/schedule/rows": CLASS,
+    "passes/schedule/products": CLASS,
+    "passes/schedule/windows": CLASS | {"passes/schedule/products"},
+    "passes/schedule/attention": CLASS | {"passes/schedule/products"},
+    "passes/schedule": CLASS,
+    "passes/loops": CLASSES | {"passes/schedule"},
+    "passes/fuse": CLASSES | {"passes/schedule"},
     "passes/plan": PASS,
-    "passes": PASS | {"passes/graph", "passes/lower", "passes/schedule", "passes/loops", "passes/fuse", "passes/plan"},
+    "passes": CLASS | {"passes/graph", "passes/lower", "passes/schedule", "passes/loops", "passes/fuse", "passes/plan"},
     "cache": BELOW,
-    "tune": PASS | {"cache"} | {"passes/graph", "passes/schedule", "passes"},
+    "tune": CLASS | {"cache"} | {"passes/graph", "passes/schedule", "passes"},
     "codegen-llvm": IR | {"include/sinter"},
     "backend-nvptx": IR | {"cache", "codegen-llvm", "include/sinter"},
     "backend-host": IR | {"cache", "codegen-llvm", "include/sinter"},

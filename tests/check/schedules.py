@@ -1,5 +1,5 @@
 """docs/IR.md has the classes and the fields of schedules that the tables of ir/loop/ have, in their order; every constant of
-passes/schedule/constants.def decides something.
+passes/schedule/base/constants.def decides something.
 
     python3 tests/check/schedules.py
 """
@@ -30,10 +30,10 @@ def main():
     }
     problems = [f"docs/IR.md: the rule {name} has {rule(text, name)}, the table {words}" for name, words in wanted.items()
                 if rule(text, name) != words or not words]
-    constants = rows("passes/schedule/constants.def", r"^SN_CONSTANT\((\w+),")
+    constants = rows("passes/schedule/base/constants.def", r"^SN_CONSTANT\((\w+),")
     text = "".join(path.read_text(encoding="utf-8") for path in sorted((source.ROOT / "passes").rglob("*.[ch]")))
     used = set(re.findall(r"\bSN_(\w+)", source.code(text)))
-    problems += [f"passes/schedule/constants.def: nobody uses {name}" for name in constants if name not in used]
+    problems += [f"passes/schedule/base/constants.def: nobody uses {name}" for name in constants if name not in used]
     source.report("schedules", sum(map(len, wanted.values())) + len(constants), problems)
 
 

@@ -1,4 +1,4 @@
-/* test_contract_least.c: the bound under which no tiles of threads are looked for (passes/schedule/contract_threads.c) is one: the best of
+/* test_contract_least.c: the bound under which no tiles of threads are looked for (passes/schedule/products/contract_threads.c) is one: the best of
  * them never takes less, and for deep products not many times as long. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "backend-nvptx/nvptx.h"
 #include "passes/runner.h"
-#include "passes/schedule/contract.h"
+#include "passes/schedule/products/contract.h"
 
 enum { FAR = 8, DEEP = 2048 };
 

@@ -1,0 +1,220 @@
+/* attend_mask.c: which keys a row of attention sees, where tests say it that are linear in row and key; see attend.h.
+ *
+ *     %c = in i - j, 4096   %x = select %c, %y, -inf        keeps j <= i
+ *     %p = index.i64 i   %q = index.i64 j   %c = ge %p, %q   the same
+ *     %c = gt %q, %p   %x = select %c, -inf, %y              the same
+ *
+ * A mask is an e that is not negative where the score counts. For a block of rows, each says from which key on, or
+ * up to which key, there is something to see: then tiles outside of that need not be looked at, and tiles that lie
+ * inside for all masks need no test. A score that is -inf has the weight 0 whatever the others are, so that nothing
+ * changes; a row that sees nothing at all still has a tile, whose scores are all -inf.
+ */
+#include "passes/schedule/attention/attend.h"
+
+#include <math.h>
+
+static const sn_stmt_rec *def_of(const sn_attend *a, sn_val v) { return sn_stmt_get(a->m, sn_val_get(a->m, v)->def); }
+
+static bool is_infinite(const sn_attend *a, sn_val v) {
+    const sn_stmt_rec *r = def_of(a, v);
+    return r->op == SN_LOP_CONST && sn_is_float(r->dtype) && r->f < 0 && isinf(r->f);
+}
+
+static bool is_zero(const sn_attend *a, sn_val v) {
+    const sn_stmt_rec *r = def_of(a, v);
+    return r->op == SN_LOP_CONST && sn_is_float(r->dtype) && r->f == 0;
+}
+
+/* ---- tests ---- */
+
+static sn_axis axis_of_rows(const sn_attend *a) {
+    for (uint32_t i = 0; i < a->c.outer.n; i++)
+        if (a->c.side[i] == SN_SIDE_M) return sn_stmt_axis(a->m, a->c.outer.at[i]);
+    return (sn_axis){0};
+}
+
+/* Has the dtype all numbers that e can be? */
+static bool holds(const sn_attend *a, sn_dtype dtype, sn_ix e) {
+    sn_range r = sn_ix_range(a->m, e);
+    return dtype == SN_I64 || (dtype == SN_I32 && r.lo >= INT32_MIN && r.hi <= INT32_MAX);
+}
+
+/* A value of i32 or i64 as an index expression; none: it is no such thing. */
+static sn_ix number_of(const sn_attend *a, sn_val v) {
+    const sn_stmt_rec *r = def_of(a, v);
+    sn_module *m = a->m;
+    sn_ix e = {0}, x, y;
+    if (r->op == SN_LOP_INDEX && !sn_ix_uses_vals(m, r->ix)) e = r->ix;
+    if (r->op == SN_LOP_CONST && sn_is_integral(r->dtype)) e = sn_ix_const(m, r->i);
+    if (r->op == SN_LOP_CAST && sn_is_integral(sn_val_get(m, r->in[0])->dtype)) e = number_of(a, r->in[0]);
+    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = number_of(a, r->in[0])).i &&
+        (y = number_of(a, r->in[1])).i)
+        e = r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
+    return e.i && holds(a, r->dtype, e) ? e : (sn_ix){0};
+}
+
+/* Is the mask one that tiles can be left out by? */
+static bool is_linear(sn_attend *a, sn_ix e) {
+    enum { MOST = 1 << 30 };
+    int64_t row = 0, key;
+    sn_axis rows = axis_of_rows(a), keys = sn_stmt_axis(a->m, a->c.top);
+    sn_range all = sn_ix_range(a->m, e);
+    if (a->c.group && sn_ix_uses_axis(a->m, e, sn_stmt_axis(a->m, a->c.outer.at[a->c.grouped]))) return false;
+    bool small = all.lo > -MOST && all.hi < MOST; /* as are the ends of tiles */
+    return small && !sn_ix_uses_vals(a->m, e) && (!rows.i || sn_ix_coef(a->m, e, rows, &row)) &&
+           sn_ix_coef(a->m, e, keys, &key) && (key == 1 || key == -1);
+}
+
+/* What is not negative where a comparison of integers holds, or, not `seen`, where it does not. */
+static sn_ix compared(const sn_attend *a, const sn_stmt_rec *r, bool seen) {
+    sn_module *m = a->m;
+    sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
+    if (!x.i || !y.i) return (sn_ix){0};
+    bool less = r->op == SN_LOP_LT || r->op == SN_LOP_LE, strict = r->op == SN_LOP_LT || r->op == SN_LOP_GT;
+    if (!seen) less = !less, strict = !strict;
+    return sn_ix_addc(m, less ? sn_ix_sub(m, y, x) : sn_ix_sub(m, x, y), strict ? -1 : 0);
+}
+
+/* What is seen where the test holds, or where it does not, as one or two masks; false: it is no such test, or there is
+ * no room. */
+static bool add_masks(sn_attend *a, sn_val test, bool seen) {
+    const sn_stmt_rec *r = def_of(a, test);
+    sn_module *m = a->m;
+    sn_ix e[2] = {{0}, {0}};
+    if (r->op == SN_LOP_IN) {
+        e[0] = r->ix;
+        e[1] = sn_ix_addc(m, sn_ix_sub(m, r->bound, r->ix), -1);
+        if (sn_ix_range(m, e[0]).lo >= 0) e[0] = (sn_ix){0};
+        if (sn_ix_range(m, e[1]).lo >= 0) e[1] = (sn_ix){0};
+        if (!seen && (e[0].i != 0) == (e[1].i != 0)) return false; /* in front or behind: no one mask */
+        for (int i = 0; i < 2 && !seen; i++)
+            if (e[i].i) e[i] = sn_ix_addc(m, sn_ix_scale(m, e[i], -1), -1);
+    } else if (r->op == SN_LOP_LT || r->op == SN_LOP_LE || r->op == SN_LOP_GT || r->op == SN_LOP_GE) {
+        e[0] = compared(a, r, seen);
+        if (!e[0].i) return false;
+    } else {
+        return false;
+    }
+    uint32_t n = a->n_masks;
+    for (int i = 0; i < 2; i++) {
+        if (!e[i].i) continue;
+        if (!is_linear(a, e[i]) || n == SN_MOST_MASKS) return false;
+        a->masks[n++].e = e[i];
+    }
+    a->n_masks = n;
+    return true;
+}
+
+/* All tests that hold together where this one does, or does not. */
+static bool add_all(sn_attend *a, sn_val test, bool seen) {
+    const sn_stmt_rec *r = def_of(a, test);
+    uint32_t before = a->n_masks;
+    if (r->op == SN_LOP_NOT) return add_all(a, r->in[0], !seen);
+    if (r->op != (seen ? SN_LOP_AND : SN_LOP_OR)) return add_masks(a, test, seen);
+    if (add_all(a, r->in[0], seen) && add_all(a, r->in[1], seen)) return true;
+    a->n_masks = before;
+    return false;
+}
+
+/* ---- the score ---- */
+
+/* Of what is chosen by a test, as the one or the other value: where the score counts. */
+typedef struct choice {
+    sn_val test, score; /* score: what is chosen there */
+    bool seen;          /* the test holds there */
+} choice;
+
+/* Is it -inf on one side? */
+static bool is_choice(choice *out, const sn_attend *a, const sn_stmt_rec *r) {
+    if (r->op != SN_LOP_SELECT) return false;
+    bool first = is_infinite(a, r->in[1]), second = is_infinite(a, r->in[2]);
+    *out = (choice){.test = r->in[0], .score = r->in[second ? 1 : 2], .seen = second};
+    return first != second;
+}
+
+/* x is out->score where the test says so, else -inf: either chosen, or by adding 0 or -inf. */
+static bool is_masked(choice *out, const sn_attend *a, sn_val x) {
+    const sn_stmt_rec *r = def_of(a, x);
+    if (is_choice(out, a, r)) return true;
+    for (uint32_t i = 0; i < 2 && r->op == SN_LOP_ADD; i++) {
+        if (!is_choice(out, a, def_of(a, r->in[i])) || !is_zero(a, out->score)) continue;
+        return out->score = r->in[1 - i], true;
+    }
+    return false;
+}
+
+void sn_attend_find_masks(sn_attend *a) {
+    choice c;
+    a->factor = 1;
+    while (is_masked(&c, a, a->score) && add_all(a, c.test, c.seen)) a->score = c.score;
+    const sn_stmt_rec *r = def_of(a, a->score);
+    for (uint32_t i = 0; i < 2 && r->op == SN_LOP_MUL && r->dtype == a->c.dtype; i++) {
+        const sn_stmt_rec *by = def_of(a, r->in[i]);
+        if (by->op != SN_LOP_CONST || !(by->f > 0) || isinf(by->f)) continue;
+        a->factor = by->f;
+        a->score = r->in[1 - i];
+        return;
+    }
+}
+
+/* ---- places ---- */
+
+static sn_ix at_place(sn_attend *a, sn_ix e, sn_ix batch, sn_ix row, sn_ix key) {
+    sn_contraction_place place = {batch, row, sn_ix_const(a->m, 0), key};
+    sn_axis axes[2 * SN_MAX_CHAIN];
+    sn_ix with[2 * SN_MAX_CHAIN];
+    uint32_t n = sn_contraction_axes(axes, with, a->m, &a->c, &place);
+    return sn_ix_subst(a->m, e, axes, with, n);
+}
+
+sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix key) {
+    return at_place(a, a->masks[i].e, batch, row, key);
+}
+
+/* Of rows that are queries of several heads, the first query of the row's head; and how many of them a tile has at most. */
+static sn_ix first_query(const sn_attend *a, sn_ix row, const sn_sched *sc, int64_t *queries) {
+    int64_t each = a->c.group ? a->c.m / a->c.group : 0;
+    *queries = each && each < sc->tile_m ? each : sc->tile_m;
+    return each ? sn_ix_scale(a->m, sn_ix_divc(a->m, row, each), each) : row;
+}
+
+static void steps_of(sn_attend *a, uint32_t i, int64_t *row, int64_t *key) {
+    sn_axis rows = axis_of_rows(a);
+    *row = 0;
+    if (rows.i) sn_ix_coef(a->m, a->masks[i].e, rows, row);
+    sn_ix_coef(a->m, a->masks[i].e, sn_stmt_axis(a->m, a->c.top), key);
+}
+
+sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
+    int64_t by_row, by_key, queries;
+    steps_of(a, i, &by_row, &by_key);
+    sn_ix e = sn_attend_mask_at(a, i, batch, first_query(a, row, sc, &queries), key);
+    return sn_ix_addc(a->m, e,
+                      (by_row < 0 ? by_row * (queries - 1) : 0) + (by_key < 0 ? by_key * (sc->tile_n - 1) : 0));
+}
+
+/* The largest value over the rows of a tile, at key 0. */
+static sn_ix most_at_first_key(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row) {
+    int64_t by_row, by_key, queries;
+    steps_of(a, i, &by_row, &by_key);
+    sn_ix e = sn_attend_mask_at(a, i, batch, first_query(a, row, sc, &queries), sn_ix_const(a->m, 0));
+    return sn_ix_addc(a->m, e, by_row > 0 ? by_row * (queries - 1) : 0);
+}
+
+void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row) {
+    sn_module *m = a->m;
+    int64_t all = (a->c.k + sc->tile_n - 1) / sc->tile_n, by_row, by_key;
+    sn_ix from = sn_ix_const(m, 0), end = sn_ix_const(m, all);
+    for (uint32_t i = 0; i < a->n_masks; i++) {
+        sn_ix most = most_at_first_key(a, i, sc, batch, row);
+        steps_of(a, i, &by_row, &by_key);
+        /* e = most + key: seen from key -most on; e = most - key: up to key `most`. */
+        if (by_key > 0) from = sn_ix_max(m, from, sn_ix_divc(m, sn_ix_scale(m, most, -1), sc->tile_n));
+        else end = sn_ix_min(m, end, sn_ix_addc(m, sn_ix_divc(m, most, sc->tile_n), 1));
+    }
+    *first = sn_ix_min(m, from, sn_ix_const(m, all - 1));
+    *number = sn_ix_max(m, sn_ix_sub(m, end, *first), sn_ix_const(m, 1));
+    /* Where nothing is seen, what is looked at has to exist. */
+    sn_ix left = sn_ix_sub(m, sn_ix_const(m, all), *first);
+    *number = sn_ix_min(m, *number, left);
+}

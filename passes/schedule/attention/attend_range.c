@@ -1,0 +1,78 @@
+/* attend_range.c: what the scores of attention lie between, whatever q and k are.
+ *
+ *     50 * tanh(s)  ->  -50 .. 50        sigmoid(s) + i8  ->  -128 .. 128        s  ->  anything
+ *
+ * Weights of such scores are numbers without a maximum of the row: 2^(c*score - shift) with a shift that is the same
+ * for all rows. Infinite ends say that nothing is known; nan may be among the scores either way. A score that a mask
+ * makes -inf is a hole in what is known of the others.
+ */
+#include <math.h>
+
+#include "passes/schedule/attention/attend.h"
+
+typedef sn_attend_range range;
+
+static const range ANYTHING = {-INFINITY, INFINITY, false}, HOLE = {INFINITY, -INFINITY, true};
+
+static double least(double x, double y) { return x < y ? x : y; }
+static double largest(double x, double y) { return x > y ? x : y; }
+static bool is_known(range r) { return isfinite(r.lo) && isfinite(r.hi); }
+
+static range of_dtype(sn_dtype t) {
+    if (t == SN_BOOL) return (range){0, 1, false};
+    if (t == SN_I8) return (range){-128, 127, false};
+    return t == SN_U8 ? (range){0, 255, false} : ANYTHING;
+}
+
+static range product(range x, range y) {
+    double ends[] = {x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi};
+    if (!is_known(x) || !is_known(y)) return ANYTHING;
+    range r = {ends[0], ends[0], false};
+    for (size_t i = 1; i < SN_COUNT(ends); i++) r = (range){least(r.lo, ends[i]), largest(r.hi, ends[i]), false};
+    return r;
+}
+
+/* Of an operation whose operands have ranges without holes. */
+static range of_known(const sn_stmt_rec *r, range x, range y) {
+    switch ((int)r->op) {
+    case SN_LOP_NEG: return (range){-x.hi, -x.lo, false};
+    case SN_LOP_ADD: return (range){x.lo + y.lo, x.hi + y.hi, false};
+    case SN_LOP_SUB: return (range){x.lo - y.hi, x.hi - y.lo, false};
+    case SN_LOP_MUL: return product(x, y);
+    case SN_LOP_DIV:
+        if (y.lo != y.hi || y.lo == 0) return ANYTHING;
+        return product(x, (range){1 / y.lo, 1 / y.lo, false});
+    case SN_LOP_MAX: return (range){largest(x.lo, y.lo), largest(x.hi, y.hi), false};
+    case SN_LOP_MIN: return (range){least(x.lo, y.lo), least(x.hi, y.hi), false};
+    default: return ANYTHING;
+    }
+}
+
+static range of(const sn_attend *a, sn_val v) {
+    sn_stmt def = sn_val_get(a->m, v)->def;
+    const sn_stmt_rec *r = def.i ? sn_stmt_get(a->m, def) : NULL;
+    if (!r || sn_val_eq(v, a->sum)) return ANYTHING;
+    switch ((int)r->op) {
+    case SN_LOP_CONST: return r->f == -INFINITY ? HOLE : (range){r->f, r->f, false};
+    case SN_LOP_LOAD: return of_dtype(r->dtype);
+    case SN_LOP_TANH:
+    case SN_LOP_TANH_SHORT:
+    case SN_LOP_ERF:
+    case SN_LOP_SIN:
+    case SN_LOP_COS: return (range){-1, 1, false};
+    case SN_LOP_SIGMOID: return (range){0, 1, false};
+    case SN_LOP_CAST: return of(a, r->in[0]);
+    case SN_LOP_SELECT: {
+        range x = of(a, r->in[1]), y = of(a, r->in[2]);
+        return (range){least(x.lo, y.lo), largest(x.hi, y.hi), x.holes || y.holes};
+    }
+    default: break;
+    }
+    range x = r->n_in ? of(a, r->in[0]) : ANYTHING, y = r->n_in > 1 ? of(a, r->in[1]) : x;
+    return x.holes || y.holes ? ANYTHING : of_known(r, x, y);
+}
+
+sn_attend_range sn_attend_range_of(const sn_attend *a) {
+    range r = of(a, a->score);
+    return is_known(r) ? (range){a->factor * r.lo, a->factor * r.hi, r.holes} : ANYTHING;
+}

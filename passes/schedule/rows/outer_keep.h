@@ -1,0 +1,28 @@
+/* outer_keep.h: columns that stay on the chip between the loops over them (class outer). */
+#ifndef SN_PASSES_SCHEDULE_ROWS_OUTER_KEEP_H
+#define SN_PASSES_SCHEDULE_ROWS_OUTER_KEEP_H
+
+#include "passes/schedule/rows/rows.h"
+
+/* Choose vector, threads and unroll of *sched so that a block keeps its columns, in registers (`persistent`) or in shared
+ * memory (`shared`), or a cluster or team of blocks, the way that takes the least. false: it leaves *sched alone, as reading them again
+ * takes no longer. bytes: of the smallest element that nests walk; vector: lanes that divide the columns. */
+bool sn_schedule_keep_columns(sn_sched *sched, sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes,
+                              uint32_t vector);
+
+/* Choose a header with which teams of blocks keep tiles of columns (outer_team.c); false: they have no room, or reading again takes no longer.
+ * *cost: that it takes, over one reading and one writing. */
+bool sn_schedule_team_columns(double *cost, sn_sched *sched, sn_pass_ctx *cx, const sn_schedule_shape *sh,
+                              uint32_t bytes, uint32_t vector);
+/* What of such a header's columns stays, as of rows (schedule.h). */
+sn_row_parts sn_schedule_column_parts(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sched);
+/* May a team keep columns of which so many lie side by side, of elements of so many bytes? They are few. */
+bool sn_columns_for_team(const sn_target *t, int64_t along, uint32_t bytes);
+
+/* Has a block or a cluster room for whole columns, a line of them side by side, and are they enough to fill the device? `along` of
+ * the columns lie side by side; bytes: of the elements of one that are read again. */
+bool sn_columns_stay(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes);
+/* Does a kernel that keeps such columns take longer than three that read them once more? */
+bool sn_columns_dear(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes);
+
+#endif

@@ -1,0 +1,83 @@
+/* window_place.c: copies of what a nest over windows does, at places that a schedule chooses (window.h). */
+#include "passes/schedule/windows/window.h"
+
+int64_t sn_window_first_place(const sn_window_line *l) { return l->dilation < 0 ? l->dilation * (l->taps - 1) : 0; }
+
+bool sn_window_is_step(const sn_window *w, uint32_t i) {
+    return !(w->row.there && w->row.tap == i) && w->column.tap != i;
+}
+
+static sn_axis outer_of(const sn_window *w, const sn_window_line *l) {
+    return sn_stmt_axis(w->m, w->sh->outer.at[l->outer]);
+}
+
+static sn_axis tap_of(const sn_window *w, const sn_window_line *l) {
+    return sn_stmt_axis(w->m, w->nest->chain.at[l->tap]);
+}
+
+void sn_window_set_axis(sn_contraction_copier *c, sn_axis ax, sn_ix e) {
+    c->axes[c->n] = ax;
+    c->with[c->n++] = e;
+}
+
+void sn_window_set_line(sn_contraction_copier *c, const sn_window *w, const sn_window_line *l, sn_ix window,
+                        sn_ix place) {
+    if (!l->there) return;
+    sn_ix at = sn_ix_addc(w->m, place, sn_window_first_place(l));
+    sn_window_set_axis(c, outer_of(w, l), sn_ix_add(w->m, sn_ix_scale(w->m, at, l->per_outer), window));
+    sn_window_set_axis(c, tap_of(w, l), sn_ix_scale(w->m, at, l->per_tap));
+}
+
+void sn_window_set_tap(sn_contraction_copier *c, const sn_window *w, const sn_window_line *l, sn_ix tap) {
+    if (l->there) sn_window_set_axis(c, tap_of(w, l), tap);
+}
+
+/* Is the value made of that of the element? */
+static bool is_made_of_element(const sn_window *w, sn_val v) {
+    if (v.i == w->value.i) return true;
+    sn_stmt def = sn_val_get(w->m, v)->def;
+    const sn_stmt_rec *r = sn_stmt_get(w->m, def);
+    if (!sn_stmt_inside(w->m, def, w->inner)) return false;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (is_made_of_element(w, r->in[i])) return true;
+    return false;
+}
+
+void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val v) {
+    if (v.i == w->value.i) return;
+    if (!is_made_of_element(w, v)) {
+        sn_contraction_copy(c, v);
+        return;
+    }
+    const sn_stmt_rec *r = sn_stmt_get(w->m, sn_val_get(w->m, v)->def);
+    for (uint32_t i = 0; i < r->n_in; i++) sn_window_copy_others(c, w, r->in[i]);
+}
+
+sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent) {
+    if (sn_ix_in(m, e, sn_ix_const(m, extent))) return mask;
+    sn_val test = sn_put_in(m, at, e, sn_ix_const(m, extent));
+    return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
+}
+
+void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w) {
+    for (sn_stmt s = sn_region_first(w->m, w->k, w->sh->body); s.i; s = sn_next(w->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(w->m, s);
+        if (!sn_stores(r)) continue;
+        sn_val mask = r->has_mask ? sn_contraction_copy(c, sn_stmt_mask(r)) : c->mask;
+        if (r->has_mask && c->mask.i) mask = sn_put_op2(w->m, c->at, SN_LOP_AND, mask, c->mask);
+        sn_val y = sn_contraction_copy(c, r->in[0]);
+        sn_ix to = sn_contraction_copy_ix(c, r->ix);
+        if (mask.i) sn_put_store_masked(w->m, c->at, r->buf, to, y, mask);
+        else sn_put_store(w->m, c->at, r->buf, to, y);
+    }
+}
+
+static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
+
+int64_t sn_window_all_turns(int64_t turns) { return sn_ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
+
+sn_ix sn_window_open_turns(sn_module *m, sn_cursor *at, int64_t turns) {
+    sn_ix group = sn_open_loop(m, at, "uo", sn_ceil_div(turns, SN_WINDOW_WRITTEN), SN_AXIS_SEQ);
+    sn_ix u = sn_open_loop(m, at, "u", turns_of_group(turns), SN_AXIS_UNROLL);
+    return sn_ix_fma(m, turns_of_group(turns), group, u);
+}
