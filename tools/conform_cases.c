@@ -15,7 +15,7 @@
 
 /* ---- the rows ---- */
 
-typedef enum dtype_set { ALL, NUMBERS, FLOATS, LONG_RANGE } dtype_set;
+typedef enum dtype_set { ALL, NUMBERS, FLOATS, LONG_RANGE, SHORT, HALVES } dtype_set;
 
 typedef struct row {
     conform_level level;
@@ -54,6 +54,8 @@ static const dtype_set taken_by[SN_N_OPS] = {
 };
 
 static bool is_in(dtype_set set, sn_dtype t) {
+    if (set == SHORT) return sn_is_float(t) && sn_dtype_bytes(t) <= 4;
+    if (set == HALVES) return sn_is_float(t) && sn_dtype_bytes(t) == 2;
     if (set == LONG_RANGE) return sn_is_float(t) && sn_float_lowest(t) <= sn_float_lowest(SN_F32);
     return set == ALL || (set == NUMBERS ? t != SN_BOOL : sn_is_float(t));
 }

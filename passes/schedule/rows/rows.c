@@ -349,7 +349,8 @@ static bool has_room(const rows *ro) {
 
 /* Halves are wider in registers than in memory: long rows of them have it better in shared memory, where their accesses are wide. So have rows
  * for which a block would be alone on its multiprocessor, where clusters have room for several parts of them there, and long rows of f64 of which
- * exponentials are added up: these take as long as a third of the loads, and of more blocks some load meanwhile. */
+ * exponentials are added up: these take as long as a third of the loads, and of more blocks some load meanwhile. Not so rows of floats with weights
+ * that are done one at a time: their weights take what there is to gain. */
 static bool fits_registers(const sn_target *t, const rows *ro) {
     bool wide = ro->divisor % 2 == 0 && ro->sh->ops > SN_FEW_OPS;
     bool narrow = ro->kept == 2 || (ro->together > 1 && ro->widest == 2);
@@ -357,7 +358,8 @@ static bool fits_registers(const sn_target *t, const rows *ro) {
     if (ro->widest > SN_WORD && ro->exp && ro->sh->max_count > SN_LONG_DOUBLES && ro->divisor % 2 == 0) return false;
     if (halves > SN_LONG_HALVES && wide) return false;
     if (halves > SN_ALONE_HALVES) return false;
-    if (t->cluster > 1 && bytes > SN_ROW_ALONE) return false;
+    bool by_lanes = ro->weights && ro->widest == SN_WORD && ro->together < 2;
+    if (t->cluster > 1 && bytes > SN_ROW_ALONE && !by_lanes) return false;
     return !few_rows(t, ro, 1) && has_room(ro);
 }
 
