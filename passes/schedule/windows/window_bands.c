@@ -270,11 +270,14 @@ static int64_t in_turns(const sn_window_bands *b, int64_t n) {
     return sn_window_all_turns(sn_ceil_div(n, b->threads)) * b->threads;
 }
 
-static int64_t bytes_of(const sn_window_bands *b) {
+/* Of images and bands at hand: of one stage is what moves for them, however far copies run ahead. */
+static int64_t bytes_of_stages(const sn_window_bands *b, int64_t stages) {
     int64_t image = in_turns(b, b->elements / b->piece * b->at_hand) * b->piece;
     if (b->turned) image = sn_window_turned_elements(b);
-    return (image * b->stages + b->weights * b->at_hand) * sn_dtype_bytes(b->half);
+    return (image * stages + b->weights * b->at_hand) * sn_dtype_bytes(b->half);
 }
+
+static int64_t bytes_of(const sn_window_bands *b) { return bytes_of_stages(b, b->stages); }
 
 static bool is_much(const sn_window_bands *b) { return bytes_of(b) > SN_BANDS_BYTES || products_of(b) > SN_BANDS_CODE; }
 
@@ -342,8 +345,8 @@ static double count_cycles(void *of, const sn_sched *sc) {
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
     if (!sn_window_bands_measure(b, sc)) return 0;
-    double bytes = (double)bytes_of(b), turns = (double)(b->w.steps / b->at_hand);
-    double fit = sn_window_fit(t, (double)b->threads, registers(b), bytes);
+    double bytes = (double)bytes_of_stages(b, 1), turns = (double)(b->w.steps / b->at_hand);
+    double fit = sn_window_fit(t, (double)b->threads, registers(b), (double)bytes_of(b));
     if (fit < 1) return 0;
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]), images = blocks * (double)b->planes;
     double each = sn_waves(blocks, t->units) * (double)b->planes;
@@ -356,7 +359,7 @@ static double count_cycles(void *of, const sn_sched *sc) {
                       each * issued / SN_ISSUES,
                       each * given * mma->m * mma->n * mma->k / mma->rate,
                       each * moved,
-                      each / (double)b->planes * SN_BANDS_BEGIN};
+                      each / (double)b->planes * SN_WINDOW_START};
     double alone = (1 + turns) * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
     double all = fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
                       sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
@@ -379,19 +382,30 @@ static void consider_all(sn_window_choice *c) {
 
 /* What would be chosen else: class window answers for itself and those that it compares itself with; where it gives way, it is the
  * product by tiles. 0: nobody knows. */
-sn_status sn_window_bands_other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                       const sn_sched *pinned) {
+static sn_status ask_others(double *out, sn_sched *header, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                            const sn_sched *pinned) {
     sn_sched_list threads = {0}, tiles = {0};
     const char *why_not;
     sn_pass_ctx quiet = *cx;
     quiet.remark = NULL;
     *out = 0;
     SN_TRY(sn_schedule_window_candidates(&threads, &quiet, k, sh, pinned));
-    if (threads.n) return *out = threads.cycles, SN_OK;
+    if (threads.n) return *out = threads.cycles, *header = threads.at[0], SN_OK;
     if (!sn_schedule_contract_applies(&why_not, &quiet, k, sh)) return SN_OK;
     SN_TRY(sn_schedule_contract_candidates(&tiles, &quiet, k, sh, pinned));
     *out = tiles.n ? tiles.cycles : 0;
     return SN_OK;
+}
+
+sn_status sn_window_bands_other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_sched header;
+    return ask_others(out, &header, cx, k, sh, pinned);
+}
+
+/* Threads whose lanes are pieces of two sectors. */
+static bool has_whole_pieces(const sn_window_bands *b, const sn_sched *threads) {
+    return threads->cls == SN_SCHED_WINDOW && threads->tile_k * sn_dtype_bytes(b->half) >= 2 * SN_SECTOR;
 }
 
 sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
@@ -400,6 +414,7 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
     const char *why_not;
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
+    sn_sched header = {0};
     sn_window_choice c = {.of = &b, .pinned = pinned, .count_cycles = count_cycles};
     if ((!open && !pinned->bands) || pinned->pixels) return SN_OK;
     if (!sn_window_bands_find(&b, &why_not, cx, k, sh)) return SN_OK;
@@ -408,7 +423,8 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no bands of windows as its schedule says",
                        sn_kern_get(cx->m, k)->name);
     if (!c.cycles) return SN_OK;
-    if (open) SN_TRY(sn_window_bands_other_cycles(&other, cx, k, sh, pinned));
+    if (open) SN_TRY(ask_others(&other, &header, cx, k, sh, pinned));
+    if (b.turned && has_whole_pieces(&b, &header)) other = other * SN_BANDS_PIECES / 100;
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "bands: %.0f cycles; else: %.0f", c.cycles, other);
     if (open && c.cycles * 100 > other * SN_BANDS_GAIN) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
