@@ -24,6 +24,11 @@ static range of_dtype(sn_dtype t) {
     return t == SN_U8 ? (range){0, 255, false} : ANYTHING;
 }
 
+static range of_constant(const sn_stmt_rec *r) {
+    if (!sn_is_float(r->dtype)) return (range){(double)r->i, (double)r->i, false};
+    return r->f == -INFINITY ? HOLE : (range){r->f, r->f, false};
+}
+
 static range product(range x, range y) {
     double ends[] = {x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi};
     if (!is_known(x) || !is_known(y)) return ANYTHING;
@@ -53,7 +58,7 @@ static range of(const sn_attend *a, sn_val v) {
     const sn_stmt_rec *r = def.i ? sn_stmt_get(a->m, def) : NULL;
     if (!r || sn_val_eq(v, a->sum)) return ANYTHING;
     switch ((int)r->op) {
-    case SN_LOP_CONST: return r->f == -INFINITY ? HOLE : (range){r->f, r->f, false};
+    case SN_LOP_CONST: return of_constant(r);
     case SN_LOP_LOAD: return of_dtype(r->dtype);
     case SN_LOP_TANH:
     case SN_LOP_TANH_SHORT:

@@ -245,7 +245,7 @@ static void find_width(binding *b) {
 
 static bool is_zero(const sn_window *w, sn_val v) {
     const sn_stmt_rec *r = sn_stmt_get(w->m, sn_val_get(w->m, v)->def);
-    return r->op == SN_LOP_CONST && r->f == 0;
+    return r->op == SN_LOP_CONST && (sn_is_float(r->dtype) ? r->f == 0 : r->i == 0);
 }
 
 /* What the nest makes of the element. 0 that was chosen where the mask did not hold is 0 when it has been converted: nobody asks again. */
