@@ -9,7 +9,7 @@
  *     %y = scatter %x, %last, x[keys] + v        %last: keys[i] where i is the last of its key, else R, which is dropped: [R, 0, 2]
  *   or, where rows are no more than updates,
  *     %p = scatter -1, %last, iota               of each row the position of its last key, -1: none
- *     %y = x + v[p]                              v is made for these positions alone
+ *     %y = where p >= 0: x + v[p], else x        v is made for these positions alone
  *
  * The sort is stable, and what is added up are sums over the updates of a row in their order, so that the same operands give the
  * same bits in each run. What v is at others than the last of a key nobody reads. Halves are summed and multiplied in f32. Nothing
@@ -150,10 +150,10 @@ static groups groups_of(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t c
     return g;
 }
 
-/* What rows 0 .. rows-1 come to, [rows, width], from the positions [rows] of their last keys; of -1: nothing. */
+/* What rows 0 .. rows-1 come to, [rows, width], from the positions [rows] of their last keys; of -1: whatever. */
 static sn_nd sums_of_rows(sn_module *m, combiner c, const groups *g, sn_nd at, int64_t rows) {
     sn_nd zero = sn_dec_scalar(m, at, 0), run = sn_dec_scalar(m, at, (double)g->run);
-    sn_nd some = sn_graph_binary(m, SN_OP_GE, at, zero), place = sn_graph_binary(m, SN_OP_MAXIMUM, at, zero);
+    sn_nd place = sn_graph_binary(m, SN_OP_MAXIMUM, at, zero);
     sn_nd group = sn_graph_binary(m, SN_OP_DIV, place, run), end = sn_graph_binary(m, SN_OP_REM, place, run);
     groups of = {.run = g->run, .keys = rows_at(m, g->keys, group), .x = rows_at(m, g->x, group)};
     if (g->all.i) {
@@ -166,7 +166,23 @@ static sn_nd sums_of_rows(sn_module *m, combiner c, const groups *g, sn_nd at, i
     sn_ix shape[] = {sn_ix_const(m, rows), sn_ix_const(m, 1)};
     sn_nd own = sn_graph_iota(m, sn_type_of(m, g->keys)->dtype, 0, shape, 2);
     end = sn_graph_unsqueeze(m, is_end(m, end, g->run), (int64_t[]){1}, 1);
-    return where_same(m, c, some, sn_graph_pick(m, sums_up_to(m, c, &of, own, end), 1, 0));
+    return sn_graph_pick(m, sums_up_to(m, c, &of, own, end), 1, 0);
+}
+
+/* `in` with the sums of its rows; keys [count] and values [count, width] are sorted, to[i]: keys[i] where that is the last one, else `rows`. */
+static sn_nd combine_rows(sn_module *m, combiner c, sn_nd in, sn_nd keys, sn_nd v, sn_nd to, int64_t rows,
+                          int64_t count) {
+    sn_ix some = sn_ix_const(m, rows), all = sn_ix_const(m, count);
+    sn_dtype dtype = count < INT32_MAX ? SN_I32 : SN_I64;
+    sn_nd at = sn_graph_scatter(m, SN_OP_SCATTER, sn_graph_full(m, dtype, -1, &some, 1), to,
+                                sn_graph_iota(m, dtype, 0, &all, 1));
+    groups g = groups_of(m, c, keys, v, count, RUN);
+    sn_type t = *sn_type_of(m, in);
+    v = sn_graph_reshape(m, sums_of_rows(m, c, &g, at, rows), t.shape, t.rank);
+    /* A row without updates stays as it is: -0.0 + 0.0 were 0.0. */
+    sn_nd has_key = sn_graph_binary(m, SN_OP_GE, at, sn_dec_scalar(m, at, 0));
+    for (uint32_t i = 1; i < t.rank; i++) has_key = sn_graph_unsqueeze(m, has_key, (int64_t[]){-1}, 1);
+    return sn_graph_where(m, has_key, sn_graph_binary(m, c.op, in, v), in);
 }
 
 sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
@@ -190,15 +206,7 @@ sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
     v = sn_graph_reshape(m, v, as_rows, 2);
     sn_nd is_last = sn_graph_binary(m, SN_OP_NE, padded(m, keys, 0, -1, 1, -1), keys);
     sn_nd to = node(m, SN_OP_WHERE, is_last, keys, sn_dec_scalar(m, keys, (double)rows));
-    if (rows <= count) {
-        sn_ix some = sn_ix_const(m, rows), all = sn_ix_const(m, count);
-        sn_nd at = sn_graph_scatter(m, SN_OP_SCATTER, sn_graph_full(m, SN_I32, -1, &some, 1), to,
-                                    sn_graph_iota(m, SN_I32, 0, &all, 1));
-        groups g = groups_of(m, c, keys, v, count, RUN);
-        sn_type t = *sn_type_of(m, in);
-        v = sn_graph_reshape(m, sums_of_rows(m, c, &g, at, rows), t.shape, t.rank);
-        return sn_graph_binary(m, c.op, in, v);
-    }
+    if (rows <= count) return combine_rows(m, c, in, keys, v, to, rows, count);
     v = sn_graph_reshape(m, sums_of_runs(m, c, keys, v, count, RUN), type.shape, type.rank);
     sn_nd inside = sn_graph_binary(m, SN_OP_MINIMUM, keys, sn_dec_scalar(m, keys, (double)(rows - 1)));
     return node(m, SN_OP_SCATTER, in, to, sn_graph_binary(m, c.op, rows_at(m, in, inside), v));
