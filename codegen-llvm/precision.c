@@ -8,7 +8,7 @@
  * its results.
  *
  * A value is a term when all that it is used for is a sum, or a half that the sum divides, and it is e^(x - m), m the maximum of x, loaded or
- * computed, that may have something else in place of infinities: one term is 1, and it is as exact as a term of sumexp (docs/ARCHITECTURE.md,
+ * computed, that may have a number in place of infinities: one term is 1, and it is as exact as a term of sumexp (docs/ARCHITECTURE.md,
  * Numerics). All exponentials of a kernel are terms, or none is.
  *
  * A value is blunt when it is only added to numbers of 1/2 or more, and these sums are coarse, as the erf and the tanh
@@ -73,17 +73,17 @@ static bool is_place(const sn_gen *g, sn_val mask) {
     return s && s->op == SN_LOP_IN && !sn_ix_uses_vals(g->m, s->ix);
 }
 
-/* The exponential of which v is the sum, by threads and by loops; NULL: it is something else. */
-static const sn_stmt_rec *summed_exp(const sn_gen *g, sn_val v) {
-    bool sum = false;
+/* The exponential of which v is the sum, by threads and by loops, *sum the outermost of these; NULL: it is something else. */
+static const sn_stmt_rec *summed_exp(const sn_gen *g, sn_val v, const sn_stmt_rec **sum) {
+    *sum = NULL;
     for (uint32_t depth = DEPTH; depth; depth--) {
         const sn_stmt_rec *s = def_of(g, v);
         if (!s) break;
-        if (s->op == SN_LOP_EXP) return sum ? s : NULL;
+        if (s->op == SN_LOP_EXP) return *sum ? s : NULL;
         if (s->op == SN_LOP_CAST) v = s->in[0];
         else if (s->op == SN_LOP_SELECT && is_place(g, s->in[0])) v = s->in[1];
         else if (s->op == SN_LOP_REDUCE && s->n_combs == 1 && s->combs[0] == SN_COMB_SUM)
-            v = sn_stmt_get(g->m, s->last)->in[0], sum = true;
+            v = sn_stmt_get(g->m, s->last)->in[0], *sum = *sum ? *sum : s;
         else break;
     }
     return NULL;
@@ -91,23 +91,24 @@ static const sn_stmt_rec *summed_exp(const sn_gen *g, sn_val v) {
 
 /* A quotient by the sum that ends as a half is 0 below 2^-126, too. */
 static bool use_is_term(const sn_gen *g, const sn_stmt_rec *s, uint32_t operand) {
+    const sn_stmt_rec *sum;
     if (s->op == SN_LOP_SELECT) return operand > 0 && is_place(g, s->in[0]) && g->term[s->result.i];
-    if (s->op == SN_LOP_DIV) return operand == 0 && g->coarse[s->result.i] && summed_exp(g, s->in[1]);
+    if (s->op == SN_LOP_DIV) return operand == 0 && g->coarse[s->result.i] && summed_exp(g, s->in[1], &sum);
     if (s->op != SN_LOP_YIELD) return false;
     const sn_stmt_rec *reduce = sn_stmt_get(g->m, s->parent);
     return reduce->n_combs == 1 && reduce->combs[0] == SN_COMB_SUM;
 }
 
-/* What the registers or the shared memory that the load finds it in have been given before it; none: not by one store. */
-static sn_val given(const sn_gen *g, const sn_stmt_rec *load) {
-    sn_val v = {0};
+/* The store that gave the registers or the shared memory of the load what it finds; NULL: not one store did. */
+static const sn_stmt_rec *filler(const sn_gen *g, const sn_stmt_rec *load) {
+    const sn_stmt_rec *store = NULL;
     uint32_t n = 0;
     for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (r == load) break;
-        if (r->op == SN_LOP_STORE && r->buf.i == load->buf.i) v = r->in[0], n++;
+        if (r->op == SN_LOP_STORE && r->buf.i == load->buf.i) store = r, n++;
     }
-    return n == 1 ? v : (sn_val){0};
+    return n == 1 ? store : NULL;
 }
 
 /* What v is behind conversions and tests of places; `over`: and behind the maximum that it is. */
@@ -124,41 +125,137 @@ static sn_val source_of(const sn_gen *g, sn_val v, bool over) {
     return v;
 }
 
-/* Do both loads walk the same elements, as far as their ends show it? */
-static bool walk_the_same(const sn_gen *g, const sn_stmt_rec *a, const sn_stmt_rec *b) {
-    if (a->op != SN_LOP_LOAD || b->op != SN_LOP_LOAD || a->buf.i != b->buf.i) return false;
-    sn_range one = sn_ix_range(g->m, a->ix), two = sn_ix_range(g->m, b->ix);
-    return one.lo == two.lo && one.hi == two.hi;
+/* ---- the same elements ---- */
+
+/* Loops that walk the same: axis from[i] stands for to[i], one after another. A filling loop stands for whoever reads what it fills, an
+ * axis of the maximum for one of the exponential alone. */
+typedef struct pairing {
+    const sn_gen *g;
+    const sn_stmt_rec *most, *sum; /* what is around the maximum, or the sum (NULL: there is none), stands still */
+    struct {
+        sn_axis from, to;
+        bool fills;
+    } at[16];
+    uint32_t n, left; /* pairs of axes; pairs of values that may still be looked at */
+} pairing;
+
+typedef struct axes {
+    sn_axis at[16];
+    uint32_t n;
+} axes;
+
+static bool is_around(const sn_gen *g, const sn_stmt_rec *s, sn_axis axis) {
+    for (; s && s->parent.i; s = sn_stmt_get(g->m, s->parent)) {
+        const sn_stmt_rec *nest = sn_stmt_get(g->m, s->parent);
+        if (sn_is_nest(nest) && nest->axis.i == axis.i) return true;
+    }
+    return false;
+}
+
+/* May the axis be paired? */
+static bool is_free(const pairing *p, sn_axis axis) {
+    for (uint32_t i = 0; i < p->n; i++)
+        if (!p->at[i].fills && p->at[i].to.i == axis.i) return false;
+    return !is_around(p->g, p->most, axis) && !is_around(p->g, p->sum, axis);
+}
+
+static sn_ix renamed(const pairing *p, sn_ix e) {
+    for (uint32_t i = 0; i < p->n; i++) {
+        sn_ix with = sn_ix_axis(p->g->m, p->at[i].to);
+        e = sn_ix_subst(p->g->m, e, &p->at[i].from, &with, 1);
+    }
+    return e;
+}
+
+static void add_axis(void *user, sn_ix atom) {
+    axes *all = ((void **)user)[0];
+    const sn_gen *g = ((void **)user)[1];
+    const sn_ix_rec *r = sn_ix_get(g->m, atom);
+    if (r->kind == SN_IX_AXIS && all->n < SN_COUNT(all->at)) all->at[all->n++] = (sn_axis){r->id};
+}
+
+static axes axes_of(const sn_gen *g, sn_ix e) {
+    axes all = {.n = 0};
+    void *user[] = {&all, (void *)g};
+    sn_ix_walk(g->m, e, add_axis, user);
+    return all;
+}
+
+static bool move_alike(const pairing *p, sn_ix a, sn_axis x, sn_ix b, sn_axis y) {
+    sn_module *m = p->g->m;
+    int64_t one, two;
+    if (sn_axis_get(m, x)->extent.i != sn_axis_get(m, y)->extent.i) return false;
+    return sn_ix_coef(m, a, x, &one) && sn_ix_coef(m, b, y, &two) && one == two;
+}
+
+/* Are both the same element where axes that move alike are at the same place? `fills`: b is stored, a loaded. */
+static bool same_place(pairing *p, sn_ix a, sn_ix b, bool fills) {
+    sn_module *m = p->g->m;
+    a = renamed(p, a), b = renamed(p, b);
+    axes xs = axes_of(p->g, a), ys = axes_of(p->g, b);
+    for (uint32_t i = 0; i < ys.n; i++) {
+        sn_axis y = ys.at[i];
+        if (sn_ix_uses_axis(m, a, y) || !is_free(p, y)) continue;
+        for (uint32_t j = 0; j < xs.n && p->n < SN_COUNT(p->at); j++) {
+            sn_axis x = xs.at[j];
+            if (sn_ix_uses_axis(m, b, x) || !(fills || is_free(p, x)) || !move_alike(p, a, x, b, y)) continue;
+            p->at[p->n].from = y, p->at[p->n].to = x, p->at[p->n++].fills = fills;
+            b = renamed(p, b);
+            break;
+        }
+    }
+    return a.i == b.i;
 }
 
 static bool is_scalar(const sn_stmt_rec *s) { return s->op < SN_N_LOPS || s->op == SN_LOP_CONST; }
 
-/* Are both the same function of the same elements? *left: pairs that may still be looked at. */
-static bool are_alike(const sn_gen *g, sn_val a, sn_val b, uint32_t *left) {
+static bool is_local_load(const sn_gen *g, const sn_stmt_rec *s) {
+    return s->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, s->buf));
+}
+
+/* What the load finds, of the same place; none: nobody knows. */
+static sn_val given(pairing *p, const sn_stmt_rec *load) {
+    const sn_stmt_rec *store = filler(p->g, load);
+    return store && same_place(p, load->ix, store->ix, true) ? store->in[0] : (sn_val){0};
+}
+
+/* Are both the same function of the same elements? */
+static bool are_alike(pairing *p, sn_val a, sn_val b) {
+    const sn_gen *g = p->g;
     a = source_of(g, a, false), b = source_of(g, b, false);
     const sn_stmt_rec *s = def_of(g, a), *t = def_of(g, b);
-    if (!s || !t || !*left) return false;
+    if (!s || !t || !p->left) return false;
     if (a.i == b.i) return true;
-    --*left;
-    if (walk_the_same(g, s, t)) return true;
-    if (s->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, s->buf))) return are_alike(g, given(g, s), b, left);
-    if (t->op == SN_LOP_LOAD && sn_buf_is_local(sn_buf_get(g->m, t->buf))) return are_alike(g, a, given(g, t), left);
+    p->left--;
+    if (s->op == SN_LOP_LOAD && t->op == SN_LOP_LOAD && s->buf.i == t->buf.i) return same_place(p, s->ix, t->ix, false);
+    if (is_local_load(g, s)) return are_alike(p, given(p, s), b);
+    if (is_local_load(g, t)) return are_alike(p, a, given(p, t));
     bool alike = s->op == t->op && s->n_in == t->n_in && is_scalar(s) && s->dtype == t->dtype;
     if (alike && s->op == SN_LOP_CONST) alike = s->f == t->f && s->i == t->i;
-    for (uint32_t k = 0; k < s->n_in && alike; k++) alike = are_alike(g, s->in[k], t->in[k], left);
+    for (uint32_t k = 0; k < s->n_in && alike; k++) alike = are_alike(p, s->in[k], t->in[k]);
     return alike;
 }
 
-/* Is the value e^(x - m), m the maximum of x? */
-static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s) {
+/* Does the statement choose a number in place of an infinite `most`, its last operand? */
+static bool replaces_infinite(const sn_gen *g, const sn_stmt_rec *s) {
+    const sn_stmt_rec *test = def_of(g, s->in[0]), *number = def_of(g, s->in[1]);
+    if (!test || test->op != SN_LOP_ISINF || !number || number->op != SN_LOP_CONST) return false;
+    return source_of(g, test->in[0], false).i == source_of(g, s->in[2], false).i;
+}
+
+/* Is the value e^(x - m), m the maximum of x, over what `sum` adds up where there is one? */
+static bool is_shifted_exp(const sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *sum) {
     enum { MOST = 64 };
     const sn_stmt_rec *sub = s->op == SN_LOP_EXP ? def_of(g, s->in[0]) : NULL;
     const sn_stmt_rec *m = sub && sub->op == SN_LOP_SUB ? def_of(g, sub->in[1]) : NULL;
     sn_val most = m ? sub->in[1] : (sn_val){0};
-    uint32_t left = MOST;
-    if (m && m->op == SN_LOP_SELECT) most = m->in[2], m = def_of(g, most);
+    if (m && m->op == SN_LOP_SELECT) {
+        if (!replaces_infinite(g, m)) return false;
+        most = m->in[2], m = def_of(g, most);
+    }
     if (!m || m->op != SN_LOP_REDUCE) return false;
-    return are_alike(g, sub->in[0], source_of(g, most, true), &left);
+    pairing p = {.g = g, .most = m, .sum = sum, .left = MOST};
+    return are_alike(&p, sub->in[0], source_of(g, most, true));
 }
 
 /* Exponentials of one kernel are terms together, or none is: two of the same element are one where registers have that. */
@@ -191,8 +288,8 @@ static bool is_weight(const sn_gen *g, sn_val v) {
 
 /* Is v a sum of exponentials of which the largest is 1? Its reciprocal is an ordinary number then. */
 static bool is_middle(const sn_gen *g, sn_val v) {
-    const sn_stmt_rec *s = def_of(g, v), *e = summed_exp(g, v);
-    if (e) return is_shifted_exp(g, e);
+    const sn_stmt_rec *s = def_of(g, v), *sum, *e = summed_exp(g, v, &sum);
+    if (e) return is_shifted_exp(g, e, sum);
     return s && s->op == SN_LOP_REDUCE && is_weight(g, v);
 }
 
@@ -279,7 +376,7 @@ static void visit(sn_gen *g, sn_stmt id) {
     }
     if (s->op == SN_LOP_DIV) g->positive[s->in[1].i] = divisor_of(g, s->in[1]);
     if (s->op == SN_LOP_DIV) g->middle[s->in[1].i] = is_middle(g, s->in[1]);
-    if (s->op == SN_LOP_EXP) g->term[s->result.i] = g->term[s->result.i] && is_shifted_exp(g, s);
+    if (s->op == SN_LOP_EXP) g->term[s->result.i] = g->term[s->result.i] && is_shifted_exp(g, s, NULL);
     if (s->ix.i) sn_ix_walk(g->m, s->ix, not_coarse, g);
     if (s->bound.i) sn_ix_walk(g->m, s->bound, not_coarse, g);
 }
