@@ -87,8 +87,8 @@ static void add_buf(fuse *fu, buf_list *list, sn_buf b) {
 /* What a kernel in place stores for the next one that touches the same: a buffer that no module has. */
 static sn_buf token_of(const fuse *fu, uint32_t i) { return (sn_buf){fu->m->bufs.count + i}; }
 
-/* Node i touches b. Is that a step of what happens to it in place? */
-static bool is_step(fuse *fu, sn_buf b, uint32_t i) {
+/* Node i touches b: a step of what happens to it in place? Then it comes behind the one before. */
+static bool note_step(fuse *fu, sn_buf b, uint32_t i) {
     if (i >= fu->last[b.i]) return false;
     fnode *f = &fu->nodes[i];
     if (fu->touched[b.i] && fu->touched[b.i] != i + 1) add_buf(fu, &f->loads, token_of(fu, fu->touched[b.i] - 1));
@@ -112,8 +112,8 @@ static void build(fuse *fu) {
         f->product = f->library ? 0 : -1;
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (sn_loads(r) && !is_step(fu, r->buf, i)) add_buf(fu, &f->loads, r->buf);
-            if (sn_stores(r) && (!is_step(fu, r->buf, i) || i + 1 == fu->last[r->buf.i]))
+            if (sn_loads(r) && !note_step(fu, r->buf, i)) add_buf(fu, &f->loads, r->buf);
+            if (sn_stores(r) && (!note_step(fu, r->buf, i) || i + 1 == fu->last[r->buf.i]))
                 add_buf(fu, &f->stores, r->buf);
         }
         f->n_read = f->loads.n;
@@ -132,8 +132,8 @@ static bool is_own(const fuse *fu, sn_buf b, uint32_t at) {
     return sn_buf_get(fu->m, b)->scope == SN_BUF_TEMP && w->n == 1 && w->at[0] == at;
 }
 
-/* Is a buffer loaded before it is stored for the last time? */
-static bool find_in_place(fuse *fu) {
+/* Buffers that are loaded before they are stored for the last time; false: there are none. */
+static bool note_in_place(fuse *fu) {
     bool found = false;
     for (uint32_t i = 0; i < fu->n; i++)
         for (uint32_t k = 0; k < fu->nodes[i].n_read; k++) {
@@ -615,7 +615,7 @@ static sn_status run(fuse *fu, bool *changed) {
     for (uint32_t i = 0; i < fu->n; i++) fu->span[i] = i;
     fu->last = SN_NEWN(fu->cx->scratch, uint32_t, m->bufs.count);
     build(fu);
-    if (find_in_place(fu)) build(fu);
+    if (note_in_place(fu)) build(fu);
     for (uint32_t round = 0; round < MAX_ROUNDS && fuse_round(fu); round++) continue;
     if (fu->merged) {
         order_kernels(fu);

@@ -7,6 +7,8 @@
  * those of its mask. `128*u + 4*x + v` is below 1000 under `128*u + 4*x in 1000` with v in 4, since both sides are
  * multiples of 4. What the passes make of a graph mostly passes; positions that a kernel computes (sorts) do not.
  *
+ * Prefetches that might be of no element go.
+ *
  * Legality: always; only accesses that must not happen are left out. It is in no pipeline: sn_compile runs it last on
  * kernels that came from text, which nobody vouches for. Reg and shared buffers need none of it (L14). Cost: linear in
  * the statements, times the tests around each.
@@ -187,6 +189,11 @@ static sn_ix positions(sn_module *m, const sn_stmt_rec *access) {
     return access->op == SN_LOP_PREFETCH ? sn_ix_addc(m, sn_ix_sub(m, size, access->bound), 1) : size;
 }
 
+/* What is asked for early may be nothing, from nowhere: nobody misses it. */
+static bool asks_for_nothing(sn_module *m, const sn_stmt_rec *access) {
+    return access->op == SN_LOP_PREFETCH && sn_ix_range(m, access->bound).lo < 1;
+}
+
 static bool stays_inside(sn_module *m, sn_stmt s) {
     const sn_stmt_rec *access = sn_stmt_get(m, s);
     sn_ix size = positions(m, access);
@@ -219,9 +226,14 @@ sn_status sn_pass_guard(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         uint32_t n = 0;
-        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]); s.i; s = sn_stmt_walk_next(m, s)) {
+        for (sn_stmt s = sn_stmt_walk_first(m, m->kernels.at[i]), next; s.i; s = next) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (!r->buf.i || sn_buf_is_private(sn_buf_get(m, r->buf)) || stays_inside(m, s)) continue;
+            next = sn_stmt_walk_next(m, s);
+            if (!r->buf.i || sn_buf_is_private(sn_buf_get(m, r->buf))) continue;
+            bool goes = asks_for_nothing(m, r);
+            if (goes) sn_stmt_unlink(m, s);
+            *changed |= goes;
+            if (goes || stays_inside(m, s)) continue;
             test(m, s);
             n++;
         }

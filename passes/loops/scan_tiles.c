@@ -139,11 +139,11 @@ static void narrow_vector(sn_tiles *t, int64_t elements) {
 /* Lanes of which a bank is asked at a time: elements of 8 bytes take two turns. */
 static int64_t lanes_at_a_time(const sn_tiles *t) { return t->least > SN_BANK ? SN_WARP / 2 : SN_WARP; }
 
-/* How many of the lanes that begin with thread `first` meet in a bank when each takes a step of its piece: those that want the same word do not. */
-static uint32_t lanes_that_meet(const sn_tiles *t, int64_t first) {
+/* How many of `lanes` that begin with thread `first` meet in a bank when each takes a step of its piece: those that want the same word do not. */
+static uint32_t lanes_that_meet(const sn_tiles *t, int64_t first, int64_t lanes) {
     int64_t wide = t->least > SN_BANK ? t->least : SN_BANK, banks = SN_LINE / wide, words[SN_WARP];
     uint32_t most = 1, in_bank[SN_WARP] = {0};
-    for (int64_t l = 0; l < lanes_at_a_time(t); l++) {
+    for (int64_t l = 0; l < lanes; l++) {
         int64_t x = first + l, rest = x / t->width, row = t->across ? rest % t->batch : rest / t->pieces,
                 piece = t->across ? rest / t->batch : rest % t->pieces,
                 e = row * t->pitch + piece * t->steps * t->width + x % t->width;
@@ -157,7 +157,7 @@ static uint32_t lanes_that_meet(const sn_tiles *t, int64_t first) {
 }
 
 /* The same of the first ones. */
-static uint32_t lanes_in_a_bank(const sn_tiles *t) { return lanes_that_meet(t, 0); }
+static uint32_t lanes_in_a_bank(const sn_tiles *t) { return lanes_that_meet(t, 0, lanes_at_a_time(t)); }
 
 /* Rows are so far apart in shared memory that lanes meet in few banks, if pieces as narrow as words will do for copies. */
 static void choose_pitch(sn_tiles *t) {
@@ -310,12 +310,16 @@ static int64_t group_of(const sn_tiles *t) {
 /* Steps of a piece of a tile that is one piece of memory: of as many as there is room for down to an eighth less, those with which fewest lanes meet
  * in a bank. Every tile begins with a vector. */
 static void choose_steps(sn_tiles *t, int64_t all) {
-    int64_t most = t->steps, best = most, less = most / 8 < all - 1 ? all - 1 : most / 8;
+    int64_t threads = t->pieces * t->width, most = t->steps, best = most,
+            less = most / 8 < all - 1 ? all - 1 : most / 8;
     uint32_t least = UINT32_MAX;
     for (t->steps = most; t->steps > 0 && t->steps >= most - less; t->steps--) {
         uint32_t n = 0;
         if (t->pieces * t->steps % all) continue;
-        for (int64_t x = 0; x < t->pieces * t->width; x += lanes_at_a_time(t)) n += lanes_that_meet(t, x);
+        for (int64_t x = 0, lanes; x < threads; x += lanes) {
+            lanes = threads - x < lanes_at_a_time(t) ? threads - x : lanes_at_a_time(t);
+            n += lanes_that_meet(t, x, lanes);
+        }
         if (n < least) least = n, best = t->steps;
     }
     t->steps = best;

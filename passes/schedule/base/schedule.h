@@ -56,6 +56,11 @@ sn_status sn_schedule_look(sn_schedule_shape *out, sn_pass_ctx *cx, const sn_use
 bool sn_schedule_has_rows(const char **why_not, const sn_schedule_shape *sh);
 /* Does an access with the offset e walk the outer loops as one, in row-major order? */
 bool sn_schedule_walks_all(sn_module *m, const sn_schedule_shape *sh, sn_ix e);
+/* Is each element of what is loaded read many times over? */
+bool sn_schedule_reads_again(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *load);
+/* ... and does a load so find it in the cache, after the first few of all positions? Nobody waits for memory there, whichever way it
+ * is walked. */
+bool sn_schedule_is_cached(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *load);
 
 /* *least becomes the smaller one; 0 stands for none. */
 void sn_schedule_smaller(uint32_t *least, uint32_t bytes);

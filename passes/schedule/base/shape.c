@@ -195,6 +195,16 @@ void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sc
     SN_PUSH(cx->scratch, out, *sched);
 }
 
+bool sn_schedule_reads_again(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *load) {
+    int64_t element = sn_dtype_bytes(sn_buf_get(cx->m, load->buf)->dtype);
+    return sn_buf_bytes(cx->m, load->buf) <= sn_mul_clamped(sh->rows / SN_CACHED_AGAIN, element);
+}
+
+bool sn_schedule_is_cached(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *load) {
+    bool room = sn_buf_bytes(cx->m, load->buf) <= (int64_t)(cx->target->cache_bytes / 2);
+    return room && sn_schedule_reads_again(cx, sh, load);
+}
+
 bool sn_schedule_walks_all(sn_module *m, const sn_schedule_shape *sh, sn_ix e) {
     int64_t stride = 1, c;
     for (uint32_t k = sh->outer.n; k-- > 0;) {

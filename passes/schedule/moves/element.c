@@ -52,16 +52,51 @@ static bool divides_integers(const sn_module *m, const sn_stmt_rec *r) {
     return sn_stmt_get(m, sn_val_get(m, r->in[1])->def)->op != SN_LOP_CONST;
 }
 
-/* Does it lie in the cache after a few of all positions? Nobody waits for memory there. */
-static bool is_small(const sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r) {
-    int64_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-    return sn_buf_bytes(m, r->buf) < sn_mul_clamped(sh->rows, bytes) / SN_ELEMENT_MUCH;
+/* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
+ * rows, so that those of one place run together. Not so where another kernel loads the rows, too: what that one read last is in the cache yet,
+ * where it ends (passes/loops/reverse_grid.c), unless that is less than what rows would read again, and than what they read in between. */
+static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    int64_t bytes = 0, together = 1, largest = 0, again = 0;
+    bool elsewhere = false;
+    if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return;
+    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_is_access(r)) continue;
+        int64_t rows = 1;
+        uint32_t axis = 0;
+        for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
+            rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
+        bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
+        elsewhere |= r->op == SN_LOP_LOAD && sn_users_load_elsewhere(sh->users, r->buf, sh->at);
+        if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
+        int64_t size = sn_buf_bytes(m, r->buf);
+        if (rows > 1 && size > largest) largest = size, together = rows;
+        again = sn_add_clamped(again, sn_mul_clamped(size, rows - 1));
+    }
+    int64_t between = sn_mul_clamped(sh->rows / together, bytes), cache = cx->target->cache_bytes;
+    elsewhere &= again < cache || between < cache;
+    bool gone = between >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
+    bool much = sn_mul_clamped(again, SN_ELEMENT_AGAIN) >= sn_mul_clamped(sh->rows, bytes);
+    if (!gone || !much || together > INT32_MAX) return;
+    fl->abreast = elsewhere ? 1 : (uint32_t)together;
+    fl->other = elsewhere ? (uint32_t)together : 1;
 }
 
-static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
+/* Is it in the cache after a few of all positions? Nobody waits for memory there. Rows that take turns read together what they have in common,
+ * however large it is. */
+static bool is_near(const flat *fl, const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *r) {
+    if (sn_schedule_is_cached(cx, sh, r)) return true;
+    bool in_common = !sn_ix_uses_axis(cx->m, r->ix, sn_stmt_axis(cx->m, sh->outer.at[0]));
+    return fl->abreast > 1 && in_common && sn_schedule_reads_again(cx, sh, r);
+}
+
+static flat look_at_flat(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
     flat fl = {0};
     uint32_t masked = 0;
     if (!sh->outer.n) return fl;
+    choose_turns(&fl, cx, k, sh);
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         fl.written_out += divides_integers(m, r);
@@ -71,7 +106,7 @@ static flat look_at_flat(sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
         if (!sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->body))) fl.alike += bytes;
         if (r->op == SN_LOP_LOAD && sn_ix_uses_vals(m, r->ix)) fl.looked_up += bytes;
         fl.written_out += sn_ix_uses_vals(m, r->ix) ? SN_LANE_ACCESS : 0;
-        if (r->op == SN_LOP_LOAD && !r->n_in && !is_small(m, sh, r)) fl.loaded += bytes;
+        if (r->op == SN_LOP_LOAD && !r->n_in && !is_near(&fl, cx, sh, r)) fl.loaded += bytes;
         if (r->op == SN_LOP_LOAD && r->n_in && bytes > masked) masked = bytes;
         if (!walks(m, r->ix, sn_stmt_axis(m, sh->body))) {
             int64_t step;
@@ -371,39 +406,6 @@ static void spread_columns(const sn_target *t, const sn_schedule_shape *sh, sn_s
     while (sc->block_x > SN_WARP && threads < (int64_t)SN_SCAN_SPREAD * t->units * sc->block_x) sc->block_x /= 2;
 }
 
-/* ---- turns of rows ---- */
-
-/* Rows that read the same large buffer, each once: where it is out of the cache by the time the next row comes, blocks take turns with
- * rows, so that those of one place run together. Not so where another kernel loads the rows, too: what that one read last is in the cache yet,
- * where it ends (passes/loops/reverse_grid.c), unless that is less than what rows would read again, and than what they read in between. */
-static void choose_turns(flat *fl, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
-    sn_module *m = cx->m;
-    int64_t bytes = 0, together = 1, largest = 0, again = 0;
-    bool elsewhere = false;
-    if (!cx->target->is_gpu || sh->n_nests || sh->scans || sh->outer.n < 2) return;
-    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (!sn_is_access(r)) continue;
-        int64_t rows = 1;
-        uint32_t axis = 0;
-        for (; axis < sh->outer.n && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[axis])); axis++)
-            rows *= sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[axis]));
-        bytes += sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        elsewhere |= r->op == SN_LOP_LOAD && sn_users_load_elsewhere(sh->users, r->buf, sh->at);
-        if (r->op != SN_LOP_LOAD || axis == sh->outer.n || sn_ix_uses_vals(m, r->ix)) continue;
-        int64_t size = sn_buf_bytes(m, r->buf);
-        if (rows > 1 && size > largest) largest = size, together = rows;
-        again = sn_add_clamped(again, sn_mul_clamped(size, rows - 1));
-    }
-    int64_t between = sn_mul_clamped(sh->rows / together, bytes), cache = cx->target->cache_bytes;
-    elsewhere &= again < cache || between < cache;
-    bool gone = between >= (int64_t)(cx->target->cache_bytes / SN_ELEMENT_CACHE);
-    bool much = sn_mul_clamped(again, SN_ELEMENT_AGAIN) >= sn_mul_clamped(sh->rows, bytes);
-    if (!gone || !much || together > INT32_MAX) return;
-    fl->abreast = elsewhere ? 1 : (uint32_t)together;
-    fl->other = elsewhere ? (uint32_t)together : 1;
-}
-
 /* Positions of a block, and of those that are whole vectors, or whole blocks where a thread has several. */
 static int64_t positions_of_block(const sn_schedule_shape *sh, const sn_sched *sc) {
     return (int64_t)(sh->scans ? 1 : sc->unroll) * sc->vector * sc->block_x;
@@ -483,12 +485,11 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
 /* Other candidates: twice as many threads a block and half, vectors half as wide, rows in the other order. */
 sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                          const sn_sched *pinned) {
-    flat fl = look_at_flat(cx->m, k, sh);
+    flat fl = look_at_flat(cx, k, sh);
     fl.moves = cx->target->is_gpu && fl.bytes && sh->body.i && only_moves(cx->m, sh, false);
     fl.computes = sh->body.i && !only_moves(cx->m, sh, true);
     fl.packed = cx->target->is_gpu && sh->body.i && is_packed(cx->m, sh);
     fl.by_runs = runs_vector(cx, sh, &fl);
-    choose_turns(&fl, cx, k, sh);
     sn_sched open = *pinned;
     open.cls = SN_SCHED_ELEMENT;
     sn_sched first = open, threads[] = {open, open}, narrow = open;

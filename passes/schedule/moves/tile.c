@@ -53,14 +53,6 @@ static bool is_direct(sn_module *m, const sn_schedule_shape *sh, const sn_schedu
     return llabs(c) >= SN_TILE_SMALL_AXIS || llabs(c) >= extent_at(m, sh, t->along);
 }
 
-/* Is each element read many times over? Then it is in a cache, whichever way it is walked. */
-static bool is_read_again(sn_module *m, const sn_schedule_shape *sh, const sn_stmt_rec *r) {
-    int64_t size, times = 1;
-    for (uint32_t p = 0; p < sh->outer.n; p++) times *= extent_at(m, sh, p);
-    return r->op == SN_LOP_LOAD && sn_ix_is_const(m, sn_buf_get(m, r->buf)->size, &size) &&
-           size <= times / SN_TILE_AGAIN;
-}
-
 static bool can_stage(sn_module *m, sn_kern k, const sn_schedule_shape *sh, const sn_schedule_tile *t,
                       const sn_stmt_rec *r) {
     if (r->has_mask || sn_ix_uses_vals(m, r->ix) || t->n_staged == SN_MAX_STAGED) return false;
@@ -92,7 +84,8 @@ static bool is_of_lines(sn_module *m, const sn_schedule_shape *sh, const sn_stmt
     return line >= SN_TILE_LEAST_SIDE;
 }
 
-static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn_schedule_shape *sh) {
+static void sort_accesses(sn_schedule_tile *t, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
     t->vector = t->lanes = MOST_VECTOR;
     t->rows_meet = t->columns_meet = t->ragged = true;
     while (extent_at(m, sh, t->along) % t->lanes) t->lanes /= 2;
@@ -102,7 +95,8 @@ static void sort_accesses(sn_schedule_tile *t, sn_module *m, sn_kern k, const sn
         if (r->op != SN_LOP_LOAD && r->op != SN_LOP_STORE) continue;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
         if (is_direct(m, sh, t, r)) {
-            t->direct += is_read_again(m, sh, r) ? 0 : bytes;
+            bool cached = r->op == SN_LOP_LOAD && sn_schedule_is_cached(cx, sh, r);
+            t->direct += cached ? 0 : bytes;
             t->rows_meet &= stride(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
             bound_vector(&t->lanes, m, sh, r, t->along);
@@ -130,7 +124,7 @@ void sn_schedule_find_tile(sn_schedule_tile *out, sn_pass_ctx *cx, sn_kern k, co
         for (uint32_t across = sh->outer.n; across-- > 0;) {
             sn_schedule_tile t = {.along = along, .across = across};
             if (along == across || extent_at(m, sh, along) < 2 || extent_at(m, sh, across) < 2) continue;
-            sort_accesses(&t, m, k, sh);
+            sort_accesses(&t, cx, k, sh);
             if (t.bytes <= t.direct && t.bytes > out->bytes) *out = t;
         }
 }

@@ -10,10 +10,11 @@
  * which nobody asks where the row goes on. All blocks run at once, and are at the same place in all rows: one of them brings weights for all.
  *
  * Only straight-line code of a loop over rows and one over columns, with something of the row alone and something that all rows have in common, and
- * only where rows begin elsewhere than vectors do. What is of rows moves in front of the loop over columns; all else is class inner. Cost: linear in the kernel.
+ * only where rows begin elsewhere than vectors do, input and output alike: else each vector would have tests. What is of rows moves in front of the loop over columns; all else is class inner. Cost: linear in the kernel.
  */
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
+#include "passes/schedule/rows/rows.h"
 
 typedef struct shared_rows {
     sn_pass_ctx *cx;
@@ -80,18 +81,48 @@ static int64_t blocks_of_row(const shared_rows *sr, const sn_sched *sc) {
     return blocks < pieces ? blocks : pieces;
 }
 
+/* Can vectors begin before the rows, all of which begin alike after one? The loop over columns is what class inner will bind as a nest. */
+static bool has_lead(const shared_rows *sr, const sn_schedule_shape *sh, uint32_t vector) {
+    sn_schedule_shape rows = *sh;
+    rows.outer.n = 1;
+    rows.rows = sr->rows;
+    rows.max_count = sr->count;
+    rows.n_nests = 1;
+    rows.nests[0] = (sn_schedule_nest){.top = sr->columns, .count = sr->count};
+    rows.nests[0].chain.at[0] = sr->columns, rows.nests[0].chain.n = 1;
+    return sn_schedule_row_lead(sr->m, &rows, vector).i != 0;
+}
+
 /* Rows that begin with a vector are no better for it, and short ones, or many, have blocks of their own. */
-static bool is_worth_it(const shared_rows *sr, const sn_sched *sc) {
+static bool is_worth_it(const shared_rows *sr, const sn_schedule_shape *sh, const sn_sched *sc) {
     int64_t bytes = sn_mul_clamped(sn_mul_clamped(sr->rows, sr->count), sr->least);
     if (sr->least >= SN_WORD || sr->count % sc->vector == 0 || sc->cluster < SN_SHARED_ROW_BLOCKS) return false;
-    return bytes >= SN_TEAM_BYTES;
+    return bytes >= SN_TEAM_BYTES && has_lead(sr, sh, sc->vector);
+}
+
+/* Nothing of a row stays, there is one turn, and a block has one row: a header that says more cannot be. */
+static sn_status check_pinned(const shared_rows *sr, sn_kern k, const sn_schedule_shape *sh, const sn_sched *pinned,
+                              const sn_sched *sc) {
+    const char *name = sn_kern_get(sr->m, k)->name;
+    if (pinned->stages > 1 || pinned->split > 1 || pinned->block_y > 1 || pinned->persistent || pinned->shared)
+        return sn_fail(sr->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: rows without reductions have none of the schedule's stages, split, block_y, "
+                       "persistent and shared",
+                       name);
+    if (sc->teams > sr->rows)
+        return sn_fail(sr->m->env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's teams=%u are more than %lld rows",
+                       name, sc->teams, (long long)sr->rows);
+    if (sr->count % sc->vector && !has_lead(sr, sh, sc->vector))
+        return sn_fail(sr->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's vector=%u does not divide a row of %lld", name, sc->vector,
+                       (long long)sr->count);
+    return sn_schedule_check_teams(sr->cx, k, sc);
 }
 
 sn_status sn_schedule_shared_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
                                              const sn_schedule_shape *sh, const sn_sched *pinned) {
     shared_rows sr;
     sn_sched one = *pinned;
-    (void)k;
     if (!look(&sr, cx, sh)) return SN_OK;
     one.cls = SN_SCHED_INNER;
     if (!one.vector) one.vector = sn_widest(cx, sr.least);
@@ -104,8 +135,9 @@ sn_status sn_schedule_shared_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx
         one.cluster = blocks > 1 && blocks <= UINT32_MAX ? (uint32_t)blocks : 0;
         if (one.cluster && !one.teams) one.teams = (uint32_t)sr.rows;
     }
-    if (pinned->cls == SN_SCHED_NONE ? is_worth_it(&sr, &one) : one.teams && one.cluster > 1)
-        sn_schedule_propose(out, cx, &one);
+    if (pinned->cls == SN_SCHED_NONE ? !is_worth_it(&sr, sh, &one) : !one.teams || one.cluster < 2) return SN_OK;
+    if (pinned->cls != SN_SCHED_NONE) SN_TRY(check_pinned(&sr, k, sh, pinned, &one));
+    sn_schedule_propose(out, cx, &one);
     return SN_OK;
 }
 
