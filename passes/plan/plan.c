@@ -96,6 +96,7 @@ typedef struct planner {
     life *lives;                /* by buffer id */
     sn_buf *died, *next_died;   /* by kernel position: temps whose last kernel it is, highest id first; by buffer id */
     buf_heap *dead;             /* by size in bytes (an ix): temps of kernels before the one at hand */
+    uint32_t n_dead;            /* sizes that there were when the table of them was made */
     sn_buf *dying, *next_dying; /* by segment of the kernel at hand: temps that end there; by buffer id */
     span *repeats;              /* by number of a repeat */
     uint32_t n_prepare;         /* the first kernels, which compute from constants alone */
@@ -419,7 +420,8 @@ static void list_temps(planner *p) {
     sn_arena *scratch = p->cx->scratch;
     uint32_t n = p->m->bufs.count;
     for (uint32_t i = 1; i < n; i++) bytes_of(p, (sn_buf){i}); /* all sizes exist before the table of them is made */
-    p->dead = SN_NEWN(scratch, buf_heap, p->m->ixs.count);
+    p->n_dead = p->m->ixs.count;
+    p->dead = SN_NEWN(scratch, buf_heap, p->n_dead);
     p->died = SN_NEWN(scratch, sn_buf, p->m->kernels.n);
     p->next_died = SN_NEWN(scratch, sn_buf, n);
     p->next_dying = SN_NEWN(scratch, sn_buf, n);
@@ -469,7 +471,7 @@ static void find_chains(planner *p) {
         const sn_buf_list *params = &sn_kern_get(p->m, kern)->params;
         number_segments(p, kern);
         list_dying(p, k);
-        if (k && k == p->n_prepare) memset(p->dead, 0, p->m->ixs.count * sizeof *p->dead);
+        if (k && k == p->n_prepare) memset(p->dead, 0, p->n_dead * sizeof *p->dead);
         else if (k) bury(p, k - 1);
         for (uint32_t i = 0; i < params->n; i++) {
             sn_buf b = params->at[i];
