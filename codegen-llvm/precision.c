@@ -31,6 +31,8 @@ static bool hands_on(sn_lop op) {
     case SN_LOP_RSQRT:
     case SN_LOP_RECIPROCAL:
     case SN_LOP_TANH: /* x f'(x) / f(x) is 1 at most, here and below */
+    case SN_LOP_TANH_SHORT:
+    case SN_LOP_TANH_LEVEL:
     case SN_LOP_ERF:
     case SN_LOP_ATAN:
     case SN_LOP_ASINH:

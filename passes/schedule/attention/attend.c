@@ -365,13 +365,22 @@ static double tiles_seen(const sn_attend *a, const sn_sched *sc) {
     return sum / (double)looks;
 }
 
+/* ... that the rows from `row` on see in any batch, at least: a mask may say something else for each of them. */
+static int64_t least_at(const sn_attend *a, const sn_sched *sc, int64_t row) {
+    sn_attend of = *a;
+    sn_ix first, number;
+    sn_axis batch = sn_axis_new(a->m, "b", sn_ix_const(a->m, a->c.batch));
+    sn_attend_tiles(&first, &number, &of, sc, sn_ix_axis(a->m, batch), sn_ix_const(a->m, row));
+    return sn_ix_range(a->m, number).lo;
+}
+
 /* ... that rows see which see fewest. */
 static int64_t least_tiles(const sn_attend *a, const sn_sched *sc) {
     enum { MOST = 64 };
     int64_t all = tiles_of(a, sc), blocks = sn_ceil_div(a->c.m, sc->tile_m), least = INT64_MAX;
     if (all || blocks > MOST) return all;
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t n = sn_attend_tiles_at(a, sc, i * sc->tile_m);
+        int64_t n = least_at(a, sc, i * sc->tile_m);
         if (n < least) least = n;
     }
     return least;
@@ -481,7 +490,6 @@ static double begin_of(const sn_attend *a, const sn_sched *sc, bool waits) {
  * multiprocessor. Few rows wait for them from memory, and the last block of those that share them for what each part has
  * left. */
 static double cycles(const sn_attend *a, const sn_sched *sc) {
-    enum { LOADS = 64 /* bytes that a multiprocessor loads from the cache in a cycle */ };
     const sn_contraction *c = &a->c;
     double products = products_of(a, sc), weights = weights_of(a, sc);
     double longer = products > weights ? products : weights, shorter = products > weights ? weights : products;
@@ -498,7 +506,7 @@ static double cycles(const sn_attend *a, const sn_sched *sc) {
     if (a->n_masks && !waits)
         turns = blocks > units ? blocks / units : 1; /* of different lengths: begun when others end */
     double keys = tiles_seen(a, sc), rows = (double)(c->m < sc->tile_m ? c->m : sc->tile_m);
-    double left = rows * (double)c->n * sn_dtype_bytes(SN_F32) / LOADS; /* by a part */
+    double left = rows * (double)c->n * sn_dtype_bytes(SN_F32) / SN_ATTEND_LOADS; /* by a part */
     double join = sc->split > 1 ? sc->split * (left > SN_ATTEND_PART ? left : SN_ATTEND_PART) : 0;
     /* Where a block has more to do than others, those beside it leave it the multiprocessor. */
     if (sc->persistent && a->n_masks) turns *= 1 + (sn_attend_excess(a, sc) - 1) / beside(sc);

@@ -406,7 +406,7 @@ static void put_tile(binding *o, sn_cursor at) {
 /* Does the body know the maximum itself, not only sums relative to it? */
 static bool wants_maximum(const sn_attend *a) {
     sn_val most = sn_stmt_get(a->m, a->c.top)->result;
-    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->next; s.i; s = sn_stmt_get(a->m, s)->next) {
+    for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, s);
         for (uint32_t i = 0; i < r->n_in; i++)
             if (r->in[i].i == most.i || r->in[i].i == most.i + 2) return true;
@@ -420,7 +420,7 @@ static void find_quotient(binding *o) {
     sn_val total = sn_result(sn_stmt_get(m, o->a->c.top), 1), sum = sn_result(sn_stmt_get(m, o->a->c.top), 3);
     sn_stmt quotient = {0};
     uint32_t uses = 0;
-    for (sn_stmt s = sn_stmt_get(m, o->a->c.top)->next; s.i; s = sn_stmt_get(m, s)->next) {
+    for (sn_stmt s = sn_stmt_walk_skip(m, o->a->c.top); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         for (uint32_t i = 0; i < r->n_in; i++) uses += r->in[i].i == total.i;
         if (r->op == SN_LOP_DIV && sn_val_eq(r->in[0], sum) && sn_val_eq(r->in[1], total)) quotient = s;

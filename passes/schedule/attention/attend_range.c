@@ -5,6 +5,9 @@
  * Weights of such scores are numbers without a maximum of the row: 2^(c*score - shift) with a shift that is the same
  * for all rows. Infinite ends say that nothing is known; nan may be among the scores either way. A score that a mask
  * makes -inf is a hole in what is known of the others.
+ *
+ * Integers wrap around, and floats become infinite: a range that does not fit the dtype says nothing but what the dtype does.
+ * A nan that becomes an integer is any of them.
  */
 #include <math.h>
 
@@ -18,10 +21,27 @@ static double least(double x, double y) { return x < y ? x : y; }
 static double largest(double x, double y) { return x > y ? x : y; }
 static bool is_known(range r) { return isfinite(r.lo) && isfinite(r.hi); }
 
-static range of_dtype(sn_dtype t) {
+/* What the finite numbers of the dtype lie between. */
+static range numbers_of(sn_dtype t) {
+    int bits = 8 * (int)sn_dtype_bytes(t);
+    if (sn_is_float(t)) {
+        double most = ldexp(2 - ldexp(1, 1 - (int)sn_dtypes[t].digits), sn_float_highest(t));
+        return (range){-most, most, false};
+    }
     if (t == SN_BOOL) return (range){0, 1, false};
-    if (t == SN_I8) return (range){-128, 127, false};
-    return t == SN_U8 ? (range){0, 255, false} : ANYTHING;
+    if (sn_is_unsigned(t)) return (range){0, ldexp(1, bits) - 1, false};
+    return (range){-ldexp(1, bits - 1), ldexp(1, bits - 1) - 1, false};
+}
+
+/* What a value is within if nothing but its dtype is known of it. */
+static range of_dtype(sn_dtype t) { return sn_is_integral(t) ? numbers_of(t) : ANYTHING; }
+
+/* What numbers of that range are as those of the dtype; an end may be nan, of infinities. */
+static range fits(sn_dtype t, range r) {
+    range all = numbers_of(t);
+    bool above = r.lo >= all.lo, below = r.hi <= all.hi;
+    if (sn_is_integral(t)) return above && below ? r : all;
+    return (range){above ? r.lo : -INFINITY, below ? r.hi : INFINITY, r.holes};
 }
 
 static range of_constant(const sn_stmt_rec *r) {
@@ -45,12 +65,17 @@ static range of_known(const sn_stmt_rec *r, range x, range y) {
     case SN_LOP_SUB: return (range){x.lo - y.hi, x.hi - y.lo, false};
     case SN_LOP_MUL: return product(x, y);
     case SN_LOP_DIV:
-        if (y.lo != y.hi || y.lo == 0) return ANYTHING;
+        if (y.lo != y.hi || y.lo == 0 || sn_is_integral(r->dtype)) return ANYTHING;
         return product(x, (range){1 / y.lo, 1 / y.lo, false});
     case SN_LOP_MAX: return (range){largest(x.lo, y.lo), largest(x.hi, y.hi), false};
     case SN_LOP_MIN: return (range){least(x.lo, y.lo), least(x.hi, y.hi), false};
     default: return ANYTHING;
     }
+}
+
+static range of_cast(const sn_attend *a, const sn_stmt_rec *r, range x) {
+    bool becomes_integer = sn_is_integral(r->dtype) && sn_is_float(sn_val_get(a->m, r->in[0])->dtype);
+    return becomes_integer || r->dtype == SN_BOOL ? of_dtype(r->dtype) : fits(r->dtype, x);
 }
 
 static range of(const sn_attend *a, sn_val v) {
@@ -66,7 +91,7 @@ static range of(const sn_attend *a, sn_val v) {
     case SN_LOP_SIN:
     case SN_LOP_COS: return (range){-1, 1, false};
     case SN_LOP_SIGMOID: return (range){0, 1, false};
-    case SN_LOP_CAST: return of(a, r->in[0]);
+    case SN_LOP_CAST: return of_cast(a, r, of(a, r->in[0]));
     case SN_LOP_SELECT: {
         range x = of(a, r->in[1]), y = of(a, r->in[2]);
         return (range){least(x.lo, y.lo), largest(x.hi, y.hi), x.holes || y.holes};
@@ -74,7 +99,7 @@ static range of(const sn_attend *a, sn_val v) {
     default: break;
     }
     range x = r->n_in ? of(a, r->in[0]) : ANYTHING, y = r->n_in > 1 ? of(a, r->in[1]) : x;
-    return x.holes || y.holes ? ANYTHING : of_known(r, x, y);
+    return x.holes || y.holes ? of_dtype(r->dtype) : fits(r->dtype, of_known(r, x, y));
 }
 
 sn_attend_range sn_attend_range_of(const sn_attend *a) {

@@ -9,8 +9,11 @@
  *
  * A nan may be below: weights and totals are nan all the same.
  *
- * Of scores that are bounded (attend_range.c) there is no maximum: factor and shift are numbers. Where f takes special
- * functions, some weights are polynomials instead of more of them.
+ * Of scores that are bounded (attend_range.c) there is no maximum: factor and shift are numbers. What it costs is a part of the
+ * range of f32, at both ends alike: with weights from 2^-n to 2^n, sums are finite of |v| below 2^(127-n) / keys, and normal
+ * numbers of |v| above 2^(n-126), whatever weights a row has. Of scores within 50 of their middle n is 72.1: |v| from 2^-53 to
+ * 2^54 / keys. f16 has n up to 8, and has no larger v. Where f takes special functions, some weights are polynomials instead
+ * of more of them.
  */
 #include <math.h>
 
@@ -157,10 +160,10 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
 
 /* ---- weights ---- */
 
-/* Weights go from 2^-n to 2^n. Of f16 they are normal numbers, as they are above those of a lazy maximum; of bf16 two
- * thirds of the exponents of f32 are left for what they weigh. */
+/* Weights go from 2^-n to 2^n. Of f16 they are normal numbers, as they are above those of a lazy maximum; of bf16 n is what
+ * a cap of 50 takes, and no more, for it is taken from what they weigh. */
 void sn_attend_find_bound(binding *o, sn_dtype weights) {
-    enum { MOST_F16 = GROWTH, MOST_BF16 = 80 };
+    enum { MOST_F16 = GROWTH, MOST_BF16 = 73 };
     sn_attend_range r = sn_attend_range_of(o->a);
     double reach = (r.hi - r.lo) / 2 * SN_LOG2_E;
     o->bounded = reach <= (weights == SN_F16 ? MOST_F16 : MOST_BF16);
@@ -174,15 +177,14 @@ static bool is_low(const binding *o) { return !o->bounded || o->holes; }
 /* Of PERIOD weights, how many are better made by products and sums than by special functions: as long as those take longer
  * than instructions, and than products of tensor cores. Where a weight is the only special function they never do. */
 static int64_t shares_of(const binding *o) {
-    enum { WEIGHT = 5, POLYNOMIAL = 7 /* instructions of a weight; more of them */, SCHEDULERS = 128 };
     const sn_attend *a = o->a;
     double special = a->cx->target->special, channels = (double)(a->depth + a->c.n);
     int64_t n = 0;
     if (!o->p.i || !a->specials) return 0; /* weights of f32 are more exact */
     for (; n < PERIOD; n++) {
         double share = (double)(n + 1) / PERIOD, functions = (a->specials + 1 - share) / special;
-        double instructions = (WEIGHT + a->instructions + share * (POLYNOMIAL + is_low(o))) / SCHEDULERS;
-        if (functions < instructions || functions < channels / sn_mmas[a->mma].rate) break;
+        double instructions = SN_ATTEND_EXP2 + a->instructions + share * (SN_ATTEND_POLYNOMIAL + is_low(o));
+        if (functions < instructions / (SN_WARP * SN_SCHEDULERS) || functions < channels / sn_mmas[a->mma].rate) break;
     }
     return n;
 }
