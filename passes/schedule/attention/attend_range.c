@@ -36,9 +36,17 @@ static range numbers_of(sn_dtype t) {
 /* What a value is within if nothing but its dtype is known of it. */
 static range of_dtype(sn_dtype t) { return sn_is_integral(t) ? numbers_of(t) : ANYTHING; }
 
+/* As a number of that dtype: whatever lies between two numbers lies between them rounded. */
+static double rounded(sn_dtype t, double x) {
+    int exponent, digits = (int)sn_dtypes[t].digits;
+    double fraction = frexp(x, &exponent);
+    return isfinite(x) ? ldexp(rint(ldexp(fraction, digits)), exponent - digits) : x;
+}
+
 /* What numbers of that range are as those of the dtype; an end may be nan, of infinities. */
 static range fits(sn_dtype t, range r) {
     range all = numbers_of(t);
+    if (sn_is_float(t)) r = (range){rounded(t, r.lo), rounded(t, r.hi), r.holes};
     bool above = r.lo >= all.lo, below = r.hi <= all.hi;
     if (sn_is_integral(t)) return above && below ? r : all;
     return (range){above ? r.lo : -INFINITY, below ? r.hi : INFINITY, r.holes};

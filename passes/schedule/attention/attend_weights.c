@@ -161,14 +161,15 @@ void sn_attend_put_most(binding *o, sn_cursor at) {
 /* ---- weights ---- */
 
 /* Weights go from 2^-n to 2^n. Of f16 they are normal numbers, as they are above those of a lazy maximum; of bf16 n is what
- * a cap of 50 takes, and no more, for it is taken from what they weigh. */
+ * a cap of 50 takes, and no more, for it is taken from what they weigh. A middle that is far off is rounded by as much as weights
+ * have exponents. */
 void sn_attend_find_bound(binding *o, sn_dtype weights) {
-    enum { MOST_F16 = GROWTH, MOST_BF16 = 73 };
+    enum { MOST_F16 = GROWTH, MOST_BF16 = 73, FAR = 1 << 20 };
     sn_attend_range r = sn_attend_range_of(o->a);
-    double reach = (r.hi - r.lo) / 2 * SN_LOG2_E;
-    o->bounded = reach <= (weights == SN_F16 ? MOST_F16 : MOST_BF16);
+    double reach = (r.hi - r.lo) / 2 * SN_LOG2_E, center = (r.lo + r.hi) / 2 * SN_LOG2_E;
+    o->bounded = reach <= (weights == SN_F16 ? MOST_F16 : MOST_BF16) && fabs(center) < FAR;
     o->holes = r.holes;
-    o->center = o->bounded ? (r.lo + r.hi) / 2 * SN_LOG2_E : 0;
+    o->center = o->bounded ? center : 0;
 }
 
 /* Exponents may be below those of normal numbers: these make weights 0. */
