@@ -4,7 +4,7 @@
  *  -> loop i in 3899 { loop jk in 16246 { load x[31671577*(jk mod 2) + 3899*(jk div 2) + i]  store y[16246*i + jk] } }
  *
  * A permutation stores contiguously along one loop and loads so along another one; class tile makes a tile of these two
- * (schedule/tile.c). Where one of them is short, or leaves much of its last tile empty, what the store has behind it in
+ * (schedule/moves/tile.c). Where one of them is short, or leaves much of its last tile empty, what the store has behind it in
  * memory joins it, and what the load has behind its own. A loop that both want goes to the store. The other access of a
  * joined axis is affine no more, which costs a division for a piece of a line.
  *

@@ -4,7 +4,7 @@
  *  -> %s = reduce sum r { %0 = load x[r]  %1 = exp %0  store y[r], %1  yield %1 }      loop j { %3 = load y[j]  store y[j], %3 / %s }
  *
  * The place where the result goes is there already, and in the nearest caches: a softmax takes one exponential an element. A GPU
- * keeps rows in registers (schedule/stage.c). Pays where the value takes more than to store and to load it, and where the row
+ * keeps rows in registers (schedule/rows/stage.c). Pays where the value takes more than to store and to load it, and where the row
  * stays in the cache of a core; longer ones are read once by online-softmax.
  *
  * Legal where the value is of the dtype of y, and y is stored once in the kernel, at one place for each iteration and behind the

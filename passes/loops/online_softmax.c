@@ -14,7 +14,7 @@
  * Costs an exponential a group of elements, and rescaling; saves a reading. It pays where the row does not stay in
  * registers between the two loops (stays_in_registers). Of f64 an exponential is dozens of operations, more than a reading
  * of shared memory: rows that stay there on a GPU are left as they are (stays_in_shared), so that what is added up is
- * computed once and stays for the loop that divides it (schedule/stage.c). Cost of the pass: pairs of nests of a kernel times statements
+ * computed once and stays for the loop that divides it (schedule/rows/stage.c). Cost of the pass: pairs of nests of a kernel times statements
  * in them.
  */
 #include "passes/base/twins.h"

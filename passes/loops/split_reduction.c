@@ -191,7 +191,7 @@ static bool is_run(const cut *c) {
     return sn_ix_value(c->m, sn_axis_get(c->m, last)->extent) * least >= SN_SPLIT_RUN;
 }
 
-/* Columns that are pieces of a line, but many of whose matrices follow each other in memory, which blocks have whole (schedule/flat.c). */
+/* Columns that are pieces of a line, but many of whose matrices follow each other in memory, which blocks have whole (schedule/rows/flat.c). */
 static bool are_many_pieces(const cut *c) {
     const sn_wide_columns *wc = &c->columns;
     if (!c->outer.n || c->width > 1 || !wc->bytes || wc->strides[0][c->outer.n - 1] != 1) return false;

@@ -153,7 +153,7 @@ static bool fits_one_launch(const scan_cut *c, int64_t length) {
 }
 
 /* Do columns that nobody cuts keep memory busy? A thread has one; it waits for the loads of so many steps together
- * (steps_of_scan, schedule/element.c) and takes them in one after the other. Cut, the columns are read twice: what takes
+ * (steps_of_scan, schedule/moves/element.c) and takes them in one after the other. Cut, the columns are read twice: what takes
  * a quarter longer than memory does is still the faster one. */
 bool sn_scan_columns_suffice(const scan_cut *c) {
     const sn_target *t = c->cx->target;

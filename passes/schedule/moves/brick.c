@@ -598,6 +598,10 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_brick
     if ((sc->block_x & (sc->block_x - 1)) || sc->block_x < SN_WARP || sc->block_x > cx->target->max_threads)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's block_x=%u is no power of 2 from %u to %u",
                        name, sc->block_x, (unsigned)SN_WARP, cx->target->max_threads);
+    if (sn_schedule_brick_run(b, &b->stored) < 2)
+        return sn_fail(env, SN_ERROR_ARGUMENT,
+                       "kernel %s: runs of the schedule's tile_m=%u and tile_n=%u are single elements of its stores",
+                       name, sc->tile_m, sc->tile_n);
     if (bytes > room)
         return sn_fail(
             env, SN_ERROR_ARGUMENT,

@@ -64,9 +64,8 @@ uint32_t sn_schedule_brick_piece(const sn_schedule_brick *b, const sn_schedule_w
 int64_t sn_schedule_brick_elements(const sn_schedule_brick *b);
 /* Elements of shared memory that it takes. */
 int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q);
-/* Threads of a block that go along a line of so many pieces, as all others do along lines beside it; and the turns that it takes them. */
+/* Threads of a block that go along a line of so many pieces, as all others do along lines beside it. */
 int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines);
-int64_t sn_schedule_brick_turns(int64_t threads, int64_t along, int64_t pieces, int64_t lines);
 void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load);
 /* Does every run of the stores begin with a sector? */
 bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b);

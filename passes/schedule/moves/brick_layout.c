@@ -20,7 +20,8 @@ enum { PIECE = 16 }; /* bytes of the widest copy */
 
 /* ---- threads ---- */
 
-int64_t sn_schedule_brick_turns(int64_t threads, int64_t along, int64_t pieces, int64_t lines) {
+/* Turns that so many threads take, `along` of which go along a line. */
+static int64_t turns_of(int64_t threads, int64_t along, int64_t pieces, int64_t lines) {
     return sn_ceil_div(pieces, along) * sn_ceil_div(lines, threads / along);
 }
 
@@ -29,16 +30,16 @@ int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines
     enum { FEWEST = 16, IDLE = 12 };
     int64_t least = INT64_MAX, x = threads, fewest = sn_pow2_ceil(pieces) < FEWEST ? sn_pow2_ceil(pieces) : FEWEST;
     for (int64_t k = x; k >= fewest || k == x; k /= 2) {
-        int64_t turns = sn_schedule_brick_turns(threads, k, pieces, lines);
+        int64_t turns = turns_of(threads, k, pieces, lines);
         if (turns < least) least = turns;
     }
-    while (x > fewest && sn_schedule_brick_turns(threads, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
+    while (x > fewest && turns_of(threads, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
     int64_t best = x, few = pieces < FEWEST ? pieces : FEWEST;
     for (int64_t n = 1; n <= pieces && sn_ceil_div(pieces, n) >= few; n++) {
         int64_t k = sn_ceil_div(pieces, n);
         if (k > threads) continue;
-        int64_t turns = sn_schedule_brick_turns(threads, k, pieces, lines) * (100 + IDLE);
-        if (turns < sn_schedule_brick_turns(threads, best, pieces, lines) * 100) best = k;
+        int64_t turns = turns_of(threads, k, pieces, lines) * (100 + IDLE);
+        if (turns < turns_of(threads, best, pieces, lines) * 100) best = k;
     }
     return best;
 }

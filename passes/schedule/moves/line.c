@@ -171,6 +171,15 @@ static int64_t lines_beside(int64_t x) {
     return best;
 }
 
+/* The lines of a complete schedule. */
+static grid lines_of(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    grid g = grid_of(cx, sh, sc->vector);
+    cut_lines(&g, sc->block_x, sc->unroll);
+    g.x = threads_of_line(&g, sc->unroll);
+    g.beside = sc->block_x / g.x;
+    return g;
+}
+
 static void complete(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_shape *sh, const look *l) {
     sc->cls = SN_SCHED_LINE;
     grid g = grid_of(cx, sh, sc->vector);
@@ -199,6 +208,10 @@ sn_status sn_schedule_line_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
                        "kernel %s: the schedule's vector=%u does not divide what begins lines",
                        sn_kern_get(cx->m, k)->name, sc.vector);
     complete(&sc, cx, sh, &l);
+    if (!lines_of(cx, sh, &sc).beside) /* it has whole sectors of threads */
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's %u threads are fewer than a line has with unroll=%u",
+                       sn_kern_get(cx->m, k)->name, sc.block_x, sc.unroll);
     sn_schedule_propose(out, cx, &sc);
     return SN_OK;
 }
@@ -327,12 +340,9 @@ static void new_registers(line *l, const sn_stmt_vec *body) {
 
 void sn_schedule_line_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
-    line l = {.cx = cx, .m = m, .k = k, .sh = sh, .at = grid_of(cx, sh, sc->vector), .pieces = sc->unroll};
+    line l = {.cx = cx, .m = m, .k = k, .sh = sh, .at = lines_of(cx, sh, sc), .pieces = sc->unroll};
     grid *at = &l.at;
     for (uint32_t p = 0; p < sh->outer.n; p++) l.axes[p] = sn_stmt_axis(m, sh->outer.at[p]);
-    cut_lines(at, sc->block_x, sc->unroll);
-    at->x = threads_of_line(at, sc->unroll);
-    at->beside = sc->block_x / at->x;
     at->turns = sn_ceil_div(sc->tile_m, at->beside);
     int64_t block = at->turns * at->beside, whole = at->lines / block;
     sc->block_x = (uint32_t)(at->beside * at->x);

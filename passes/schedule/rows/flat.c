@@ -610,6 +610,7 @@ static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_fl
 /* Rows that are done at a time when a row has `each` threads: all, or equal parts. */
 static uint32_t rows_at_a_time(int64_t rows, int64_t each) {
     int64_t turns = sn_ceil_div(rows * each, SN_FLAT_THREADS);
+    if (turns > rows) turns = rows;
     while (rows % turns) turns++;
     return (uint32_t)(rows / turns);
 }

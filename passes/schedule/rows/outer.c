@@ -215,7 +215,12 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, sh, &co, sc);
     SN_TRY(sn_schedule_check_teams(cx, k, sc));
-    if (sh->rows % sc->vector == 0 || (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc))) return SN_OK;
+    bool open = sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc);
+    if (open && sn_sched_cluster(sc) > 1) /* those of teams, too */
+        return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
+                       "kernel %s: the schedule's vector=%u does not divide its rows, whose columns no cluster shares",
+                       sn_kern_get(cx->m, k)->name, sc->vector);
+    if (sh->rows % sc->vector == 0 || open) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                    "kernel %s: the schedule's vector=%u does not divide its %lld columns", sn_kern_get(cx->m, k)->name,
                    sc->vector, (long long)sh->rows);
