@@ -227,11 +227,11 @@ static bool find_instruction(sn_attend *a, const char **why_not) {
 }
 
 /* What the value is made of up to the sum: loads that change along the keys. */
-static void find_loads(sn_attend *a, sn_val v) {
+static void find_loads(sn_attend *a, sn_val v, sn_notes *seen) {
     sn_stmt s = sn_val_get(a->m, v)->def;
     const sn_stmt_rec *r = sn_stmt_get(a->m, s);
-    if (sn_val_eq(v, a->sum)) return;
-    for (uint32_t i = 0; i < r->n_in; i++) find_loads(a, r->in[i]);
+    if (sn_val_eq(v, a->sum) || !sn_notes_add(seen, v.i)) return;
+    for (uint32_t i = 0; i < r->n_in; i++) find_loads(a, r->in[i], seen);
     if (r->op != SN_LOP_LOAD || r->has_mask || a->n_loads == SN_MOST_LOADS || !uses(a, s, sn_stmt_axis(a->m, a->c.top)))
         return;
     for (uint32_t i = 0; i < a->n_loads; i++)
@@ -239,7 +239,7 @@ static void find_loads(sn_attend *a, sn_val v) {
     a->loads[a->n_loads++] = s;
 }
 
-void sn_attend_find_loads(sn_attend *a) { find_loads(a, a->score); }
+void sn_attend_find_loads(sn_attend *a) { find_loads(a, a->score, &(sn_notes){.arena = a->cx->scratch}); }
 
 int64_t sn_attend_loaded(const sn_attend *a, bool boxed) {
     int64_t bytes = 0;

@@ -86,10 +86,14 @@ static range of_cast(const sn_attend *a, const sn_stmt_rec *r, range x) {
     return becomes_integer || r->dtype == SN_BOOL ? of_dtype(r->dtype) : fits(r->dtype, x);
 }
 
-static range of(const sn_attend *a, sn_val v) {
+/* After so many values nothing is said: those that are shared are looked at once for each of their users. */
+enum { MOST_VALUES = 256 };
+
+static range of(const sn_attend *a, sn_val v, uint32_t *left) {
     sn_stmt def = sn_val_get(a->m, v)->def;
     const sn_stmt_rec *r = def.i ? sn_stmt_get(a->m, def) : NULL;
-    if (!r || sn_val_eq(v, a->sum)) return ANYTHING;
+    if (!r || sn_val_eq(v, a->sum) || !*left) return ANYTHING;
+    --*left;
     switch ((int)r->op) {
     case SN_LOP_CONST: return of_constant(r);
     case SN_LOP_LOAD: return of_dtype(r->dtype);
@@ -99,18 +103,19 @@ static range of(const sn_attend *a, sn_val v) {
     case SN_LOP_SIN:
     case SN_LOP_COS: return (range){-1, 1, false};
     case SN_LOP_SIGMOID: return (range){0, 1, false};
-    case SN_LOP_CAST: return of_cast(a, r, of(a, r->in[0]));
+    case SN_LOP_CAST: return of_cast(a, r, of(a, r->in[0], left));
     case SN_LOP_SELECT: {
-        range x = of(a, r->in[1]), y = of(a, r->in[2]);
+        range x = of(a, r->in[1], left), y = of(a, r->in[2], left);
         return (range){least(x.lo, y.lo), largest(x.hi, y.hi), x.holes || y.holes};
     }
     default: break;
     }
-    range x = r->n_in ? of(a, r->in[0]) : ANYTHING, y = r->n_in > 1 ? of(a, r->in[1]) : x;
+    range x = r->n_in ? of(a, r->in[0], left) : ANYTHING, y = r->n_in > 1 ? of(a, r->in[1], left) : x;
     return x.holes || y.holes ? of_dtype(r->dtype) : fits(r->dtype, of_known(r, x, y));
 }
 
 sn_attend_range sn_attend_range_of(const sn_attend *a) {
-    range r = of(a, a->score);
+    uint32_t left = MOST_VALUES;
+    range r = of(a, a->score, &left);
     return is_known(r) ? (range){a->factor * r.lo, a->factor * r.hi, r.holes} : ANYTHING;
 }
