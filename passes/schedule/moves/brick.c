@@ -622,14 +622,14 @@ static bool bypass_cache(sn_module *m, const sn_schedule_brick *b) {
 }
 
 /* Blocks for which a multiprocessor has room. Registers that an assembler gives away for copies and stores that it moves about would leave half of it
- * idle; a body that takes more of them has what it wants. Shared memory is taken from the L1, which words are copied through. */
+ * idle; a body that takes more of them, or loads more that is not staged than what is, has what it wants. Shared memory is taken from the L1, which words are copied through. */
 static uint32_t resident(const sn_pass_ctx *cx, const sn_schedule_brick *b, const sn_schedule_shape *sh,
                          const sn_sched *sc) {
     int64_t room = cx->target->shared_bytes, each = shared_bytes(cx->m, b) + SN_SHARED_SYSTEM;
     if (room > SN_BRICK_THROUGH && !bypass_cache(cx->m, b)) room = SN_BRICK_THROUGH;
     int64_t fit = room / each;
     int64_t most = (int64_t)SN_BRICK_TOGETHER * SN_TILE_THREADS / sc->block_x;
-    if ((int64_t)sh->instructions * sc->vector > SN_FEW_INSTRUCTIONS) return 0;
+    if (b->n_loads > 2 * b->n_staged || (int64_t)sh->instructions * sc->vector > SN_FEW_INSTRUCTIONS) return 0;
     return sn_least((uint32_t)(fit < most ? fit : most), sn_target_blocks(cx->target, sc->block_x));
 }
 
