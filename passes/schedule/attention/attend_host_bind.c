@@ -61,8 +61,7 @@ static sn_ix open_vectors(binder *b, sn_cursor *at, int64_t all) {
 }
 
 static sn_buf new_local(binder *b, const char *suffix, sn_buf_scope scope, int64_t elements) {
-    const char *name = sn_strf(&b->m->arena, "%s_%s", sn_kern_get(b->m, b->k)->name, suffix);
-    return sn_local_new(b->m, name, b->p->dtype, scope, elements, 1);
+    return sn_host_local(b->m, b->k, suffix, b->p->dtype, scope, elements);
 }
 
 static sn_val constant(binder *b, sn_cursor at, double x) { return sn_put_const(b->m, at, b->p->dtype, x); }
@@ -451,28 +450,6 @@ static void put_group(binder *b, sn_cursor at) {
 
 /* ---- the rest of the body ---- */
 
-static sn_cursor put_if(binder *b, sn_cursor at, sn_ix e, int64_t bound) {
-    if (sn_ix_in(b->m, e, sn_ix_const(b->m, bound))) return at;
-    return sn_at_end(b->k, sn_put_if(b->m, at, e, sn_ix_const(b->m, bound)));
-}
-
-static sn_val put_test(binder *b, sn_cursor at, sn_val mask, sn_ix e, int64_t bound) {
-    if (sn_ix_in(b->m, e, sn_ix_const(b->m, bound))) return mask;
-    sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, bound));
-    return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
-}
-
-/* What is stored happens where mask holds. */
-static void put_store(binder *b, sn_contraction_copier *p, const sn_stmt_rec *store, sn_val mask) {
-    sn_module *m = b->m;
-    sn_val x = sn_contraction_copy(p, store->in[0]), own = sn_stmt_mask(store);
-    sn_ix e = sn_contraction_copy_ix(p, store->ix);
-    if (own.i) own = sn_contraction_copy(p, own);
-    sn_val both = own.i && mask.i ? sn_put_op2(m, p->at, SN_LOP_AND, own, mask) : own.i ? own : mask;
-    if (both.i) sn_put_store_masked(m, p->at, store->buf, e, x, both);
-    else sn_put_store(m, p->at, store->buf, e, x);
-}
-
 /* Statements of the body but for the reduction, in their order. What is divided by the total of a row is multiplied by
  * its inverse. */
 static void put_body(binder *b, sn_contraction_copier *p, sn_val mask, sn_val inverse) {
@@ -484,7 +461,7 @@ static void put_body(binder *b, sn_contraction_copier *p, sn_val mask, sn_val in
             sn_contraction_becomes(p, r->result,
                                    sn_put_op2(b->m, p->at, SN_LOP_MUL, sn_contraction_copy(p, r->in[0]), inverse));
         else if (r->n_results) sn_contraction_copy(p, r->result);
-        else put_store(b, p, r, mask);
+        else sn_contraction_copy_store(p, r, mask);
     }
 }
 
@@ -514,20 +491,20 @@ static void put_rest(binder *b, sn_cursor at) {
     element e;
     e.i = sn_open_loop(b->m, &at, "i", p.block.rows, SN_AXIS_SEQ);
     sn_ix slot = sn_ix_add(m, s.row, e.i), u = sn_ix_divc(m, slot, pl->lanes), lane = sn_ix_modc(m, slot, pl->lanes);
-    at = put_if(b, at, sn_ix_sub(m, slot, sn_ix_scale(m, s.ib, p.block.rows)), p.block.rows);
+    at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, slot, sn_ix_scale(m, s.ib, p.block.rows)), p.block.rows);
     sn_ix vector = sn_ix_add(m, b->first, u), row = row_at(b, u, lane);
-    at = put_if(b, at, sn_ix_sub(m, vector, b->old_first), pl->vectors);
-    at = put_if(b, at, sn_ix_sub(m, row, sn_ix_scale(m, vector, pl->lanes)), pl->lanes);
+    at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, vector, b->old_first), pl->vectors);
+    at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, row, sn_ix_scale(m, vector, pl->lanes)), pl->lanes);
     e.j = sn_open_loop(b->m, &at, "j", p.block.vectors, SN_AXIS_SEQ);
     sn_ix of_v = sn_ix_add(m, s.vector, e.j);
-    at = put_if(b, at, sn_ix_sub(m, of_v, sn_ix_scale(m, s.jb, p.block.vectors)), p.block.vectors);
+    at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, of_v, sn_ix_scale(m, s.jb, p.block.vectors)), p.block.vectors);
     sn_val states[4], most = sn_put_load(m, at, b->most, slot);
     states[0] = states[2] = sn_put_op2(m, at, SN_LOP_MUL, most, constant(b, at, b->a->factor));
     states[1] = sn_put_load(m, at, total, slot);
     sn_val inverse = sn_put_load(m, at, b->growth, slot);
     e.v = sn_open_loop(b->m, &at, "v", p.lanes, SN_AXIS_VECTOR);
     sn_ix column = column_at(b, of_v, e.v);
-    sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
+    sn_val mask = sn_host_test(b->m, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
     states[3] = sn_put_load(m, at, sums, pl->across ? sn_ix_fma(b->m, slots(b), column, slot) : in_sums(b, &p, &s, e));
     sn_contraction_copier c = at_place(b, at, row, column, (sn_ix){0});
     for (uint32_t i = 0; i < SN_COUNT(states); i++)

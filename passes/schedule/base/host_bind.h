@@ -1,4 +1,5 @@
-/* host_bind.h: what bindings for the CPU share: vectors and other pieces, of which the last one begins earlier at an end. */
+/* host_bind.h: what bindings for the CPU share: vectors and other pieces, of which the last one begins earlier at an end, and
+ * tests of what was there before. */
 #ifndef SN_PASSES_SCHEDULE_BASE_HOST_BIND_H
 #define SN_PASSES_SCHEDULE_BASE_HOST_BIND_H
 
@@ -17,6 +18,25 @@ static inline sn_ix sn_host_vectors(sn_module *m, sn_cursor *at, int64_t all, in
     while (lanes > all) lanes /= 2;
     sn_ix first = sn_host_start(m, sn_open_loop(m, at, "q", (all + lanes - 1) / lanes, SN_AXIS_SEQ), lanes, all);
     return sn_ix_add(m, first, sn_open_loop(m, at, "v", lanes, SN_AXIS_VECTOR));
+}
+
+/* A buffer of a kernel, named after both. */
+static inline sn_buf sn_host_local(sn_module *m, sn_kern k, const char *suffix, sn_dtype dtype, sn_buf_scope scope,
+                                   int64_t elements) {
+    return sn_local_new(m, sn_strf(&m->arena, "%s_%s", sn_kern_get(m, k)->name, suffix), dtype, scope, elements, 1);
+}
+
+/* Where e lies in 0 .. bound - 1: no test is written where it does in any case. */
+static inline sn_cursor sn_host_if(sn_module *m, sn_kern k, sn_cursor at, sn_ix e, int64_t bound) {
+    if (sn_ix_in(m, e, sn_ix_const(m, bound))) return at;
+    return sn_at_end(k, sn_put_if(m, at, e, sn_ix_const(m, bound)));
+}
+
+/* The same as a mask, beside `mask`. */
+static inline sn_val sn_host_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t bound) {
+    if (sn_ix_in(m, e, sn_ix_const(m, bound))) return mask;
+    sn_val test = sn_put_in(m, at, e, sn_ix_const(m, bound));
+    return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
 }
 
 #endif

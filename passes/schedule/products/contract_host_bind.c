@@ -53,38 +53,18 @@ typedef struct block {
 /* ---- small pieces ---- */
 
 static sn_buf new_local(binder *b, const char *suffix, sn_buf_scope scope, int64_t elements) {
-    const char *name = sn_strf(&b->m->arena, "%s_%s", sn_kern_get(b->m, b->k)->name, suffix);
-    return sn_local_new(b->m, name, b->p->dtype, scope, elements, 1);
+    return sn_host_local(b->m, b->k, suffix, b->p->dtype, scope, elements);
 }
 
 /* ---- statements of the kernel at another place ---- */
 
-typedef sn_contraction_copier place;
-
-static void put_axes(place *p, const sn_chain *chain, const int64_t *extents, const sn_contraction_side *sides,
-                     uint32_t side, sn_ix flat) {
-    sn_module *m = p->m;
-    sn_ix shape[SN_MAX_CHAIN], parts[SN_MAX_CHAIN];
-    uint32_t n = 0, part = 0;
-    for (uint32_t i = 0; i < chain->n; i++)
-        if (!sides || sides[i] == side) shape[n++] = sn_ix_const(m, extents[i]);
-    if (n) sn_ix_unflatten(m, flat, shape, n, parts);
-    for (uint32_t i = 0; i < chain->n; i++) {
-        if (sides && sides[i] != side) continue;
-        p->axes[p->n] = sn_stmt_axis(m, chain->at[i]);
-        p->with[p->n++] = parts[part++];
-    }
-}
-
 /* At row, column and step of the sum; none: not asked for. */
-static place place_at(binder *b, sn_cursor at, sn_ix row, sn_ix column, sn_ix step) {
-    place p;
-    const sn_contraction *c = b->c;
+static sn_contraction_copier place_at(binder *b, sn_cursor at, sn_ix row, sn_ix column, sn_ix step) {
+    sn_ix zero = sn_ix_const(b->m, 0);
+    sn_contraction_place where = {b->batch, row.i ? row : zero, column.i ? column : zero, step.i ? step : zero};
+    sn_contraction_copier p;
     sn_contraction_copier_start(&p, b->cx, at, b->n_vals);
-    put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_BATCH, b->batch);
-    if (row.i) put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_M, row);
-    if (column.i) put_axes(&p, &c->outer, c->extent, c->side, SN_SIDE_N, column);
-    if (step.i) put_axes(&p, &c->inner, c->k_extent, NULL, 0, step);
+    p.n = sn_contraction_axes(p.axes, p.with, b->m, b->c, &where);
     return p;
 }
 
@@ -93,7 +73,7 @@ static place place_at(binder *b, sn_cursor at, sn_ix row, sn_ix column, sn_ix st
 static sn_val put_operand(binder *b, sn_cursor at, uint32_t o, sn_ix row, sn_ix column, sn_ix step) {
     const sn_contraction_operand *op = &b->c->operands[o];
     sn_ix none = {0};
-    place p = place_at(b, at, op->right ? none : row, op->right ? column : none, step);
+    sn_contraction_copier p = place_at(b, at, op->right ? none : row, op->right ? column : none, step);
     return sn_put_cast(b->m, at, b->p->dtype, sn_contraction_copy(&p, op->value));
 }
 
@@ -318,36 +298,14 @@ static void put_block(binder *b, sn_cursor cursor, const block *at, sn_ix first,
 
 /* ---- the rest of the body ---- */
 
-static sn_val put_test(binder *b, sn_cursor at, sn_val mask, sn_ix e, int64_t bound) {
-    if (sn_ix_in(b->m, e, sn_ix_const(b->m, bound))) return mask;
-    sn_val test = sn_put_in(b->m, at, e, sn_ix_const(b->m, bound));
-    return mask.i ? sn_put_op2(b->m, at, SN_LOP_AND, mask, test) : test;
-}
-
-static sn_cursor put_row_test(binder *b, sn_cursor at, sn_ix e, int64_t bound) {
-    if (sn_ix_in(b->m, e, sn_ix_const(b->m, bound))) return at;
-    return sn_at_end(b->k, sn_put_if(b->m, at, e, sn_ix_const(b->m, bound)));
-}
-
-/* What is stored happens where mask holds. */
-static void put_store(binder *b, place *p, const sn_stmt_rec *store, sn_val mask) {
-    sn_module *m = b->m;
-    sn_val x = sn_contraction_copy(p, store->in[0]), own = sn_stmt_mask(store);
-    sn_ix e = sn_contraction_copy_ix(p, store->ix);
-    if (own.i) own = sn_contraction_copy(p, own);
-    sn_val both = own.i && mask.i ? sn_put_op2(m, p->at, SN_LOP_AND, own, mask) : own.i ? own : mask;
-    if (both.i) sn_put_store_masked(m, p->at, store->buf, e, x, both);
-    else sn_put_store(m, p->at, store->buf, e, x);
-}
-
 /* Statements of the body but for the reduction, in their order. */
-static void put_rest(binder *b, place *p, sn_val mask) {
+static void put_rest(binder *b, sn_contraction_copier *p, sn_val mask) {
     for (uint32_t i = 0; i < b->body->n; i++) {
         sn_stmt s = b->body->at[i];
         const sn_stmt_rec *r = sn_stmt_get(b->m, s);
         if (s.i == b->c->top.i) continue;
         if (r->n_results) sn_contraction_copy(p, r->result);
-        else put_store(b, p, r, mask);
+        else sn_contraction_copy_store(p, r, mask);
     }
 }
 
@@ -372,15 +330,16 @@ static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
     element e;
     e.i = sn_open_loop(b->m, &at, "i", pl->rows, b->direct ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     sn_ix row = sn_ix_add(m, bl->row, e.i);
-    at = put_row_test(b, at, sn_ix_sub(m, row, sn_ix_scale(m, bl->ib, pl->rows)), pl->rows);
+    at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, row, sn_ix_scale(m, bl->ib, pl->rows)), pl->rows);
     row = sn_ix_add(m, b->row, row);
-    at = put_row_test(b, at, sn_ix_sub(m, row, b->old_row), pl->tile_m);
+    at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, row, b->old_row), pl->tile_m);
     e.j = open_columns(b, &at);
     sn_ix column = sn_ix_add(m, bl->column, e.j);
-    sn_val mask = put_test(b, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, bl->jb, pl->width)), pl->width);
+    sn_val mask =
+        sn_host_test(b->m, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, bl->jb, pl->width)), pl->width);
     column = sn_ix_add(m, b->column, column);
-    mask = put_test(b, at, mask, sn_ix_sub(m, column, b->old_column), pl->tile_n);
-    place p = place_at(b, at, row, column, (sn_ix){0});
+    mask = sn_host_test(b->m, at, mask, sn_ix_sub(m, column, b->old_column), pl->tile_n);
+    sn_contraction_copier p = place_at(b, at, row, column, (sn_ix){0});
     sn_val result = sn_stmt_get(m, b->c->top)->result;
     for (uint32_t s = 0; s < b->c->n_states; s++)
         sn_contraction_becomes(&p, (sn_val){result.i + s},

@@ -105,5 +105,7 @@ void sn_contraction_copier_start(sn_contraction_copier *out, sn_pass_ctx *cx, sn
 void sn_contraction_becomes(sn_contraction_copier *p, sn_val v, sn_val now);
 sn_val sn_contraction_copy(sn_contraction_copier *p, sn_val v);
 sn_ix sn_contraction_copy_ix(sn_contraction_copier *p, sn_ix e);
+/* A store of the kernel, which happens where `where` holds too; none: anywhere. */
+void sn_contraction_copy_store(sn_contraction_copier *p, const sn_stmt_rec *store, sn_val where);
 
 #endif

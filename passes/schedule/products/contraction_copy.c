@@ -68,3 +68,12 @@ sn_val sn_contraction_copy(sn_contraction_copier *p, sn_val v) {
     sn_contraction_becomes(p, v, copy);
     return copy;
 }
+
+void sn_contraction_copy_store(sn_contraction_copier *p, const sn_stmt_rec *store, sn_val where) {
+    sn_val x = sn_contraction_copy(p, store->in[0]), own = sn_stmt_mask(store);
+    sn_ix e = sn_contraction_copy_ix(p, store->ix);
+    if (own.i) own = sn_contraction_copy(p, own);
+    sn_val both = own.i && where.i ? sn_put_op2(p->m, p->at, SN_LOP_AND, own, where) : own.i ? own : where;
+    if (both.i) sn_put_store_masked(p->m, p->at, store->buf, e, x, both);
+    else sn_put_store(p->m, p->at, store->buf, e, x);
+}
