@@ -174,10 +174,15 @@ sn_status sn_graph_input_default(sn_module *m, uint32_t input, const double *f, 
 
 /* ---- interning ---- */
 
-static uint64_t node_hash(const sn_node_rec *n) {
+uint64_t sn_node_hash_what(const sn_node_rec *n) {
     uint64_t h = sn_hash(0, n->op);
-    for (uint32_t k = 0; k < n->n_in; k++) h = sn_hash(h, n->in[k].i);
     for (uint32_t k = 0; k < n->n_attrs; k++) h = sn_attr_hash(h, &n->attrs[k]);
+    return h;
+}
+
+static uint64_t node_hash(const sn_node_rec *n) {
+    uint64_t h = sn_node_hash_what(n);
+    for (uint32_t k = 0; k < n->n_in; k++) h = sn_hash(h, n->in[k].i);
     return h;
 }
 

@@ -156,6 +156,7 @@ sn_nd sn_graph_project(sn_module *m, sn_nd tuple, int64_t index);
 sn_node_rec *sn_node_get(const sn_module *m, sn_nd x);
 const sn_attr *sn_node_attr(const sn_module *m, sn_nd x, sn_attr_id id); /* NULL when absent */
 int64_t sn_node_int(const sn_module *m, sn_nd x, sn_attr_id id, int64_t otherwise);
+uint64_t sn_node_hash_what(const sn_node_rec *n); /* of its operation and attributes, not of its operands */
 double sn_node_float(const sn_module *m, sn_nd x, sn_attr_id id, double otherwise);
 bool sn_op_from_name(sn_op *out, const char *name);
 /* Number of elements. */

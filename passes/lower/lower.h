@@ -3,6 +3,7 @@
 #define SN_PASSES_LOWER_LOWER_H
 
 #include "passes/base/attention.h"
+#include "passes/base/constants.h"
 
 enum { SN_MOST_TOGETHER = 4 /* combiners of a reduce */ };
 
@@ -82,6 +83,12 @@ static inline bool sn_lower_is_view_or_source(const sn_node_rec *n) {
     return sn_ops[n->op].cls == SN_OPS_VIEW || sn_ops[n->op].cls == SN_OPS_SOURCE;
 }
 
+/* Random numbers cost as much as the operations from which on what has several users is computed once. */
+static inline uint32_t sn_lower_own_ops(const sn_node_rec *n) {
+    if (n->op == SN_OP_RANDOM) return SN_REALIZE_OPS;
+    return sn_lower_is_view_or_source(n) ? 0 : 1;
+}
+
 /* The files stand on one another in this order; those of sorts share order.h, too. */
 
 /* ---- kernel.c ---- */
@@ -126,6 +133,15 @@ void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at);
 /* Fill in the leaves of x, whose operands are decided; an operand is realized where an index would take too many
  * divisions. */
 void sn_lower_note_leaves(sn_lower *lw, sn_nd x);
+
+/* ---- count.c ---- */
+
+/* What an element takes: operations, and reads of so many buffers (saturating). */
+typedef struct sn_lower_count {
+    uint32_t ops, reads, buffers;
+} sn_lower_count;
+/* Of x, each operation and each read once. */
+void sn_lower_count_node(sn_lower_count *out, const sn_lower *lw, sn_nd x);
 
 /* ---- random.c ---- */
 

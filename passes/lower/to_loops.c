@@ -151,12 +151,6 @@ static bool always_realized(const sn_lower *lw, const sn_node_rec *n) {
            is_sort(n) || is_sorted_part(lw, n) || n->op == SN_OP_SCATTER || sn_lower_combines(n);
 }
 
-/* Random numbers cost as much as the operations from which on what has several users is computed once. */
-static uint32_t own_ops(const sn_node_rec *n) {
-    if (n->op == SN_OP_RANDOM) return SN_REALIZE_OPS;
-    return sn_lower_is_view_or_source(n) ? 0 : 1;
-}
-
 /* Is it made of random numbers and numbers of rank 0 alone, such as the mask of a dropout? */
 static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
     if (n->op == SN_OP_RANDOM) return true;
@@ -400,6 +394,19 @@ static void find_joined(sn_lower *lw) {
     }
 }
 
+/* On a CPU each operation and each read counts once, where there are so many that it matters. What is read in several places is in
+ * a cache there: reads that kernels may not have more of are of buffers. */
+static uint32_t count_once(sn_lower *lw, sn_nd x) {
+    sn_lower_node *info = &lw->nodes[x.i];
+    bool many = info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS;
+    if (lw->cx->target->is_gpu || !many || sn_ops[sn_node_get(lw->m, x)->op].cls == SN_OPS_VIEW) return info->reads;
+    sn_lower_count count;
+    sn_lower_count_node(&count, lw, x);
+    info->ops = count.ops;
+    info->reads = count.reads;
+    return count.buffers;
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -411,7 +418,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     count_bytes(lw, x);
     bool is_view = sn_ops[n->op].cls == SN_OPS_VIEW;
     if (is_view) sn_lower_note_leaves(lw, x);
-    uint32_t ops = own_ops(n), reads = 0;
+    uint32_t ops = sn_lower_own_ops(n), reads = 0, streams;
     info->slow = is_slow(n);
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
@@ -422,6 +429,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     }
     info->ops = ops > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : ops;
     info->reads = reads > SN_REALIZE_SATURATED ? SN_REALIZE_SATURATED : reads;
+    streams = count_once(lw, x);
     if (info->attention || (info->within && n->op == SN_OP_MATMUL))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
             if (!is_chosen(lw, x, k)) realize_below(lw, n->in[k]);
@@ -443,9 +451,9 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (n->op == SN_OP_UNFOLD) decide_windowed(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
-    if (info->users > 1 && !info->drawn && (reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
+    if (info->users > 1 && !info->drawn && (info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
         info->realized = true;
-    if (reads > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined ||
+    if (streams > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined ||
         info->crosses)
         info->realized = true;
     if (!info->realized) sn_lower_note_leaves(lw, x);
