@@ -297,10 +297,11 @@ static void passes_of(sn_order *o, const sn_runs *items, const sn_runs *last, co
     sn_lower_end(o->lw, "sort passes");
 }
 
-/* All items of all rows to memory. */
+/* All items of all rows to memory. Nothing is searched: `fuse` has them made where their values are, by the schedule that suits these. */
 static sn_runs store_items(sn_order *o) {
     sn_runs items = new_runs(o, o->n, o->n, o->n, true);
     sn_ix e = open_kernel(o, o->n);
+    sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_NONE;
     sn_order_store(o, items.keys, in_row(o, &items, e), sn_order_item(o, sn_order_element(o, e), e), (sn_val){0});
     sn_lower_end(o->lw, "sort items");
     return items;
