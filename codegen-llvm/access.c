@@ -177,7 +177,7 @@ sn_gen_access sn_gen_access_of(sn_gen *g, const sn_stmt_rec *s) {
     a.once = s->op == SN_LOP_LOAD && comes_once(g->m, s);
     a.summed = is_summed(g->m, s->parent);
     a.elem = sn_math_storage(g->em.cg, a.b->dtype);
-    if (g->gpu && sn_buf_is_private(a.b)) a.e = without_threads(g, a.b->scope, a.e);
+    if ((g->gpu && sn_buf_is_private(a.b)) || g->of_one_thread[s->buf.i]) a.e = without_threads(g, a.b->scope, a.e);
     int64_t c;
     if (g->lanes <= 1) return a;
     if (sn_gen_values_vary(g, a.e)) a.piece = 1;

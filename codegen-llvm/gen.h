@@ -152,6 +152,7 @@ typedef struct sn_gen {
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */
     bool *steady;          /* by sn_buf: nothing writes its storage while the kernel runs */
+    bool *of_one_thread;   /* by sn_buf: a reg buffer of which one iteration over threads is there at a time (host) */
     bool *in_registers;    /* by sn_axis: it numbers elements of arrays that stay in registers (host) */
     SN_VEC(sn_axis) fixed; /* axes that are constants here (written out), innermost last */
     SN_VEC(sn_ix) fixed_to;

@@ -47,17 +47,64 @@ static void find_early(sn_gen *g) {
     }
 }
 
-/* ---- which arrays are registers ---- */
+/* ---- which arrays are one thread's, and which are registers ---- */
+
+/* The outermost loop over threads around s, which all loops around that let blocks alone run; none: it is none, or others are. */
+static sn_stmt threads_around(const sn_gen *g, sn_stmt s) {
+    sn_stmt found = {0};
+    for (sn_stmt up = sn_stmt_get(g->m, s)->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, up);
+        if (r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y) found = up;
+        else if (found.i && r->kind != SN_AXIS_GRID) return (sn_stmt){0};
+    }
+    return found;
+}
+
+/* Is the offset an element of a thread behind those of the threads before it? */
+static bool is_behind_threads(sn_gen *g, sn_ix e, int64_t private) {
+    sn_ix zero = sn_ix_const(g->m, 0), own = e;
+    for (uint32_t i = 0; i < g->thread_axes.n; i++) {
+        int64_t by;
+        if (!sn_ix_coef(g->m, e, g->thread_axes.at[i].ax, &by) || by % private) return false;
+        own = sn_ix_subst(g->m, own, &g->thread_axes.at[i].ax, &zero, 1);
+    }
+    sn_range range = sn_ix_range(g->m, own);
+    return range.lo >= 0 && range.hi < private;
+}
+
+/* On the host threads are iterations of a loop: an array that one of them fills and reads may be that of the next, where no loop
+ * around them comes again to find what it left. Then it is as small as the thread's part, and stays in the nearest cache. */
+static void find_alone(sn_gen *g) {
+    g->of_one_thread = SN_NEWN(g->arena, bool, g->m->bufs.count);
+    sn_stmt *around = SN_NEWN(g->arena, sn_stmt, g->m->bufs.count);
+    bool *shared = SN_NEWN(g->arena, bool, g->m->bufs.count);
+    if (g->gpu) return;
+    for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        if (!sn_is_access(r) || sn_buf_get(g->m, r->buf)->scope != SN_BUF_REG) continue;
+        sn_stmt loop = threads_around(g, s);
+        shared[r->buf.i] |= !loop.i || (around[r->buf.i].i && around[r->buf.i].i != loop.i);
+        shared[r->buf.i] |= !is_behind_threads(g, r->ix, sn_buf_get(g->m, r->buf)->private_size);
+        around[r->buf.i] = loop;
+    }
+    for (uint32_t i = 0; i < g->k->locals.n; i++) {
+        sn_buf b = g->k->locals.at[i];
+        g->of_one_thread[b.i] = around[b.i].i && !shared[b.i];
+    }
+}
 
 typedef struct element_query {
     const sn_gen *g;
     const bool *written; /* by sn_axis: its loop may be written out */
+    bool threads;        /* those of threads number none */
     bool mark, all;      /* mark the axes; are all of them written out? */
 } element_query;
 
 static void note_element(void *user, sn_ix atom) {
     element_query *q = user;
     const sn_ix_rec *r = sn_ix_get(q->g->m, atom);
+    for (uint32_t i = 0; i < q->g->thread_axes.n && q->threads; i++)
+        if (r->kind == SN_IX_AXIS && q->g->thread_axes.at[i].ax.i == r->id) return;
     bool written = r->kind == SN_IX_AXIS && q->written[r->id];
     q->all &= written;
     if (q->mark && written) q->g->in_registers[r->id] = true;
@@ -65,7 +112,7 @@ static void note_element(void *user, sn_ix atom) {
 
 /* Asks about, or marks, the axes that number the elements of b. */
 static bool by_written_axes(sn_gen *g, sn_buf b, const bool *written, bool mark) {
-    element_query q = {g, written, mark, true};
+    element_query q = {g, written, g->of_one_thread[b.i], mark, true};
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         if (sn_is_access(r) && sn_buf_eq(r->buf, b)) sn_ix_walk(g->m, r->ix, note_element, &q);
@@ -151,8 +198,8 @@ static void allocate_tables(sn_gen *g) {
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         g->scans |= r->op == SN_LOP_ACCUM;
-        if (r->axis.i && sn_gen_is_block(g, r->kind))
-            SN_PUSH(g->arena, &g->thread_axes, ((sn_gen_thread_axis){r->axis, r->kind}));
+        bool of_threads = r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y || r->kind == SN_AXIS_CLUSTER;
+        if (r->axis.i && of_threads) SN_PUSH(g->arena, &g->thread_axes, ((sn_gen_thread_axis){r->axis, r->kind}));
     }
 }
 
@@ -192,7 +239,7 @@ static void make_team_memory(sn_gen *g) {
     }
 }
 
-/* A reg buffer: on a GPU the elements of one thread, on the host all of them; there shared memory is such an array
+/* A reg buffer: on a GPU the elements of one thread, on the host all of them, unless one at a time is there; there shared memory is such an array
  * too. */
 static void make_registers(sn_gen *g) {
     enum { STACK = 6 << 20 }; /* of the 8 MB that threads have */
@@ -202,7 +249,7 @@ static void make_registers(sn_gen *g) {
         const sn_buf_rec *r = sn_buf_get(g->m, b);
         if (r->scope == SN_BUF_POSTED || (r->scope == SN_BUF_SHARED && (g->gpu || is_of_team(g)))) continue;
         int64_t size = r->private_size;
-        if (!g->gpu) sn_ix_is_const(g->m, r->size, &size);
+        if (!g->gpu && !g->of_one_thread[b.i]) sn_ix_is_const(g->m, r->size, &size);
         if (sn_mul_overflow(size, sn_dtype_bytes(r->dtype), &size) || sn_add_overflow(bytes, size, &bytes) ||
             bytes > STACK) {
             g->status = sn_fail(g->env, SN_ERROR_UNSUPPORTED, "kernel %s: its local buffers do not fit in %d MB",
@@ -388,6 +435,7 @@ static sn_status generate(sn_gen *g) {
     sn_gen_segments_prepare(g);
     allocate_tables(g);
     sn_gen_find_boxes(g);
+    find_alone(g);
     find_registers(g);
     sn_gen_find_coarse(g);
     if (g->gpu) gpu_function(g);

@@ -14,9 +14,20 @@
  * are behind it there, at any depth, and no threads or lanes begin between. So each load finds what the same iteration of
  * that region has stored, and registers of that iteration do. Groups of which one's region is in another's touch other elements: their
  * ix differ by a number. Where a CPU would need much of its stack, nothing changes. Cost: accesses of a buffer squared.
+ *
+ * On a CPU also rows that a thread walks once and then again, which stay in the nearest cache (a prefix whose exponentials are summed):
+ *
+ *     loop v in 16 : vector {                                   loop v in 16 : vector {
+ *       loop i in 64 { .. store h[N*i + 16*t + v], %0 }           loop i in 64 { .. store r[16*i + v], %0 }
+ *       reduce sum j in 64 { %1 = load h[N*j + 16*t + v]   ->     reduce sum j in 64 { %1 = load r[16*j + v]
+ *         .. } }                                                    .. } }
+ *
+ * Legality: one store without a mask, in one loop over all elements of the row, and nothing else of that thread and lane around; all loads are behind that loop,
+ * or behind the store in the same iteration, at elements of that row.
  */
 #include "ir/loop/access.h"
 #include "passes/base/nest.h"
+#include "passes/schedule/base/constants.h"
 
 enum { MOST_STACK = 1 << 20 }; /* bytes of a CPU, for all threads that a block has */
 
@@ -117,7 +128,86 @@ static void keep_group(keeper *kp, sn_buf b, const group *g, const place *p) {
     }
 }
 
+/* ---- rows of a CPU ---- */
+
+/* A row: h[step * (0 .. steps-1) + start], which `loop` in the region of a thread and lane stores. */
+typedef struct row {
+    sn_stmt store, loop, region;
+    sn_ix start;
+    int64_t step, steps;
+} row;
+
+static bool find_row(row *out, const keeper *kp, sn_stmt s) {
+    sn_module *m = kp->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, s), *loop = r->parent.i ? sn_stmt_get(m, r->parent) : NULL;
+    sn_ix zero = sn_ix_const(m, 0);
+    if (r->op != SN_LOP_STORE || r->has_mask || !loop || loop->op != SN_LOP_LOOP || is_of_threads(loop->kind))
+        return false;
+    *out = (row){.store = s, .loop = r->parent, .region = loop->parent};
+    if (!out->region.i || !sn_ix_is_const(m, sn_stmt_extent(m, out->loop), &out->steps)) return false;
+    if (!sn_is_nest(sn_stmt_get(m, out->region)) || !is_of_threads(sn_stmt_get(m, out->region)->kind)) return false;
+    out->start = sn_ix_subst(m, r->ix, &loop->axis, &zero, 1);
+    return sn_ix_coef(m, r->ix, loop->axis, &out->step) && out->step > 0;
+}
+
+/* The number of the element in the row that the offset is; none: it is not known to be one. */
+static sn_ix number_in(const row *w, const keeper *kp, sn_ix e) {
+    sn_ix by = sn_ix_sub(kp->m, e, w->start), number = sn_ix_divc(kp->m, by, w->step);
+    sn_range range = sn_ix_range(kp->m, number);
+    bool is_one = sn_ix_eq(sn_ix_scale(kp->m, number, w->step), by) && range.lo >= 0 && range.hi < w->steps;
+    return is_one ? number : (sn_ix){0};
+}
+
+/* Is the load behind all that the row's loop stores, or behind the store of the same element? */
+static bool is_behind(const row *w, const keeper *kp, sn_stmt load) {
+    const sn_module *m = kp->m;
+    const sn_stmt_rec *r = sn_stmt_get(m, load);
+    sn_stmt up = load;
+    if (!stands_in(kp, load, w->region)) return false;
+    while (sn_stmt_get(m, up)->parent.i != w->region.i) up = sn_stmt_get(m, up)->parent;
+    if (up.i == w->loop.i) return sn_ix_eq(r->ix, sn_stmt_get(m, w->store)->ix);
+    while (up.i && up.i != w->loop.i) up = sn_stmt_get(m, up)->prev;
+    return up.i;
+}
+
+/* Do blocks, threads and lanes alone run around it? Then code for a CPU has memory for one thread (codegen-llvm/kernel.c). */
+static bool is_one_at_a_time(const keeper *kp, sn_stmt region) {
+    for (sn_stmt up = region; up.i; up = sn_stmt_get(kp->m, up)->parent)
+        if (!is_of_threads(sn_stmt_get(kp->m, up)->kind)) return false;
+    return true;
+}
+
+static bool keep_row(keeper *kp, sn_buf b) {
+    sn_module *m = kp->m;
+    row w = {.store = {0}};
+    place p;
+    for (uint32_t i = 0; i < kp->all.n; i++) { /* in the order of the text */
+        const sn_access *a = &kp->all.at[i];
+        if (!sn_buf_eq(a->buf, b)) continue;
+        if (!w.store.i ? !find_row(&w, kp, a->s) : a->store || !is_behind(&w, kp, a->s)) return false;
+        if (sn_ix_uses_vals(m, a->ix) || !number_in(&w, kp, a->ix).i) return false;
+    }
+    if (!w.store.i || !find_place(&p, kp, w.region)) return false;
+    int64_t lanes = p.lanes, bytes = sn_dtype_bytes(sn_buf_get(m, b)->dtype);
+    if (w.steps > SN_HOST_NEAR / 2 / bytes / lanes) return false;
+    p.lanes *= w.steps;
+    int64_t stack = is_one_at_a_time(kp, w.region) ? p.lanes * bytes : bytes_of(kp, b, &p);
+    if (kp->stack + stack > MOST_STACK) return false;
+    kp->stack += stack;
+    const char *name = sn_strf(&m->arena, "%s_r", sn_buf_get(m, b)->name);
+    sn_buf reg = sn_local_new(m, name, sn_buf_get(m, b)->dtype, SN_BUF_REG, p.lanes, p.threads);
+    sn_ix mine = sn_ix_add(m, sn_ix_scale(m, p.thread, p.lanes), p.lane);
+    for (uint32_t i = 0; i < kp->all.n; i++) {
+        if (!sn_buf_eq(kp->all.at[i].buf, b)) continue;
+        sn_stmt_rec *r = sn_stmt_get(m, kp->all.at[i].s);
+        r->ix = sn_ix_add(m, mine, sn_ix_scale(m, number_in(&w, kp, r->ix), lanes));
+        r->buf = reg;
+    }
+    return true;
+}
+
 static bool keep(keeper *kp, sn_buf b) {
+    if (!kp->cx->target->is_gpu && keep_row(kp, b)) return true;
     if (!find_groups(kp, b)) return false;
     int64_t stack = kp->stack;
     place *places = SN_NEWN(kp->cx->scratch, place, kp->groups.n);
