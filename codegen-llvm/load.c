@@ -102,20 +102,40 @@ static bool lies_anywhere(sn_gen *g, const sn_gen_access *a) {
     return !g->gpu && a->piece == 1 && !g->run.lanes && !sn_buf_is_local(a->b) && sn_gen_values_vary(g, a->e);
 }
 
-/* Places of all lanes, computed for all at once. As numbers of 32 bits they are half as many registers, and the instruction that
- * loads by them takes whole vectors. */
-static lv places_of(sn_gen *g, const sn_gen_access *a) {
+/* Places of all lanes, computed for all at once, behind one that they share (*base). As numbers of 32 bits they are half as many
+ * registers, and the instruction that loads by them takes whole vectors; what such a number is a sum of may be narrow before. */
+static lv places_of(sn_gen *g, const sn_gen_access *a, lv *base) {
     sn_em *em = &g->em;
-    lv at = sn_em_splat(em, sn_gen_ix(g, a->e), g->lanes);
-    sn_range r = sn_ix_range(g->m, a->e);
-    bool narrow = r.lo >= 0 && r.hi <= INT32_MAX && g->index == em->cg->i64;
-    return narrow ? LLVMBuildTrunc(em->b, at, sn_em_shape(em->cg->i32, g->lanes), "") : at;
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    uint32_t n = sn_ix_terms(g->m, a->e, &terms, &c0, &one);
+    sn_ix shared = sn_ix_const(g->m, c0), own = sn_ix_const(g->m, 0);
+    for (uint32_t k = 0; k < n; k++) {
+        bool varies = sn_ix_uses_axis(g->m, terms[k].atom, g->lane_axis) || sn_gen_values_vary(g, terms[k].atom);
+        sn_ix *part = varies ? &own : &shared;
+        *part = sn_ix_add(g->m, *part, sn_ix_scale(g->m, terms[k].atom, terms[k].c));
+    }
+    sn_range r = sn_ix_range(g->m, own);
+    lv first = sn_gen_ix(g, shared); /* no element's place by itself */
+    *base = LLVMBuildGEP2(em->b, a->elem, sn_gen_memory(g, a->id), &first, 1, "");
+    if (r.lo < INT32_MIN || r.hi > INT32_MAX || g->index != em->cg->i64)
+        return sn_em_splat(em, sn_gen_ix(g, own), g->lanes);
+    lv sum = NULL;
+    LLVMTypeRef narrow = sn_em_shape(em->cg->i32, g->lanes);
+    n = sn_ix_terms(g->m, own, &terms, &c0, &one);
+    for (uint32_t k = 0; k < n; k++) {
+        lv x = LLVMBuildTrunc(em->b, sn_em_splat(em, sn_gen_ix(g, terms[k].atom), g->lanes), narrow, "");
+        if (terms[k].c != 1) x = em_imul(em, x, sn_em_i(em, x, (int32_t)terms[k].c));
+        sum = sum ? em_iadd(em, sum, x) : x;
+    }
+    return sum;
 }
 
 /* By one instruction, where there is one: elements that masked lanes do not have are not read. */
-static lv gather(sn_gen *g, const sn_gen_access *a, lv at, lv mask) {
+static lv gather(sn_gen *g, const sn_gen_access *a, lv base, lv at, lv mask) {
     sn_em *em = &g->em;
-    lv p = LLVMBuildGEP2(em->b, a->elem, sn_gen_memory(g, a->id), &at, 1, "");
+    lv p = LLVMBuildGEP2(em->b, a->elem, base, &at, 1, "");
     lv yes = LLVMConstInt(em->cg->i1, 1, 0);
     LLVMTypeRef types[2] = {sn_em_shape(a->elem, g->lanes), LLVMTypeOf(p)};
     lv args[3] = {p, sn_em_splat(em, mask ? mask : yes, g->lanes), LLVMGetPoison(types[0])};
@@ -128,10 +148,10 @@ static lv gather(sn_gen *g, const sn_gen_access *a, lv at, lv mask) {
 
 static lv load_scattered(sn_gen *g, const sn_gen_access *a, lv mask) {
     sn_em *em = &g->em;
-    lv at = places_of(g, a), all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
-    if (em->cg->target->avx512 && sn_dtype_bytes(a->b->dtype) >= 4) return gather(g, a, at, mask);
+    lv base, at = places_of(g, a, &base), all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
+    if (em->cg->target->avx512 && sn_dtype_bytes(a->b->dtype) >= 4) return gather(g, a, base, at, mask);
     for (uint32_t i = 0; i < g->lanes; i++) {
-        lv p = sn_gen_element(g, a->elem, sn_gen_memory(g, a->id), sn_em_lane(em, at, i));
+        lv p = sn_gen_element(g, a->elem, base, sn_em_lane(em, at, i));
         if (mask) p = em_select(em, sn_em_lane(em, mask, i), p, g->memory[a->id.i]);
         lv x = LLVMBuildLoad2(em->b, a->elem, p, "");
         LLVMSetAlignment(x, sn_gen_alignment(a, 1, false));

@@ -143,6 +143,13 @@ static sn_ix position(sn_lower *lw, sn_val v, sn_ix extent) {
     return sn_lower_clamped(lw, sn_lower_from_end(lw, v, extent), extent);
 }
 
+/* Where an element of x, positions in an axis, says. Those that are known to be there need no tests, and are narrow. */
+static sn_ix looked_up(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix extent) {
+    sn_val v = sn_lower_element(lw, x, index);
+    if (!sn_lower_is_inside(lw, x, extent)) return position(lw, v, extent);
+    return sn_lower_clamped(lw, sn_ix_val(lw->m, sn_put_cast(lw->m, lw->at, SN_I32, v)), extent);
+}
+
 static sn_val element_gather(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *in = &sn_node_get(lw->m, n->in[0])->type, *by = &sn_node_get(lw->m, n->in[1])->type;
@@ -151,13 +158,13 @@ static sn_val element_gather(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_ix at[SN_MAX_RANK];
     if (n->op == SN_OP_GATHER) {
         memcpy(at, index, in->rank * sizeof *at);
-        at[axis] = position(lw, sn_lower_element(lw, n->in[1], index), in->shape[axis]);
+        at[axis] = looked_up(lw, n->in[1], index, in->shape[axis]);
     } else {
         for (uint32_t k = 0; k < in->rank; k++) {
             if (k < axis) at[k] = index[k];
             else if (k > axis) at[k] = index[k + by->rank - 1];
         }
-        at[axis] = position(lw, sn_lower_element(lw, n->in[1], index + axis), in->shape[axis]);
+        at[axis] = looked_up(lw, n->in[1], index + axis, in->shape[axis]);
     }
     return sn_lower_element(lw, n->in[0], at);
 }

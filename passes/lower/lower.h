@@ -56,10 +56,16 @@ typedef struct sn_lower_output {
     bool claimed;
 } sn_lower_output;
 
+/* Between which numbers, ends included, the elements of a node are that are no nan. */
+typedef struct sn_lower_bounds {
+    double low, high;
+} sn_lower_bounds;
+
 typedef struct sn_lower {
     sn_pass_ctx *cx;
     sn_module *m;
     sn_lower_node *nodes;       /* by node id */
+    sn_lower_bounds *ranges;    /* likewise, on a CPU; NULL: not found */
     sn_lower_output *outputs;   /* by output; claimed: the node that computes it stores it */
     sn_names names;             /* of buffers */
     uint32_t temps;             /* made so far */
@@ -142,6 +148,13 @@ typedef struct sn_lower_count {
 } sn_lower_count;
 /* Of x, each operation and each read once. */
 void sn_lower_count_node(sn_lower_count *out, const sn_lower *lw, sn_nd x);
+
+/* ---- range.c ---- */
+
+/* The ranges of all nodes, on a CPU. */
+void sn_lower_find_ranges(sn_lower *lw);
+/* Are the elements of x known to be positions in an axis of that size? */
+bool sn_lower_is_inside(const sn_lower *lw, sn_nd x, sn_ix extent);
 
 /* ---- random.c ---- */
 

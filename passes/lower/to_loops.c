@@ -807,6 +807,7 @@ sn_status sn_pass_to_loops(sn_pass_ctx *cx, bool *changed) {
     find_constants(&lw);
     find_joined(&lw);
     find_kept(&lw);
+    sn_lower_find_ranges(&lw);
     make_input_buffers(&lw);
     SN_TRY(sn_lower_check_sizes(&lw));
     sn_lower_make_states(&lw);
