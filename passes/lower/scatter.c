@@ -68,12 +68,14 @@ sn_val sn_scattered_value(sn_scattered *s, sn_ix e) {
     return v;
 }
 
-/* The row that the index says, counted from the end where it is negative, and whether there is one: in i32 where it is. */
+/* The row that the index says, counted from the end where it is negative, and whether there is one (none: there always is): in i32 where it is. */
 static sn_val row_and_test(sn_scattered *s, sn_val *inside) {
     sn_module *m = s->m;
     sn_cursor at = s->lw->at;
     sn_ix n = sn_ix_const(m, s->plan.rows);
     sn_val row = sn_lower_element(s->lw, s->index, &s->update);
+    *inside = (sn_val){0};
+    if (sn_lower_is_inside(s->lw, s->index, n)) return sn_put_cast(m, at, SN_I32, row);
     if (sn_val_get(m, row)->dtype != SN_I32) {
         sn_ix e = sn_lower_from_end(s->lw, row, n);
         *inside = sn_put_in(m, at, e, n);
@@ -94,7 +96,8 @@ sn_val sn_scattered_row(sn_scattered *s) {
     lw->mask = here;
     sn_val row = row_and_test(s, &inside);
     lw->mask = (sn_val){0};
-    if (here.i) inside = sn_put_op2(s->m, lw->at, SN_LOP_AND, inside, here);
+    if (here.i) inside = inside.i ? sn_put_op2(s->m, lw->at, SN_LOP_AND, inside, here) : here;
+    if (!inside.i) return row;
     return sn_put_op3(s->m, lw->at, SN_LOP_SELECT, inside, row, sn_put_const_int(s->m, lw->at, SN_I32, s->plan.rows));
 }
 
