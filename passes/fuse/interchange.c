@@ -21,11 +21,13 @@
  * made: the repeat has no `while`, and at least one.
  *
  * Worth it always on a GPU. On a CPU windows that move along the outer loops would be read and stored a vector in a page: there only such
- * as are one for all iterations go along. Inner repeats come first: all of one depth, then `fuse` once for them. Cost: for each depth that of
+ * as are one for all iterations go along, or all of them where they stay in the cache of a core (256 steps of a filter over 256 channels:
+ * 4 us instead of 16). Inner repeats come first: all of one depth, then `fuse` once for them. Cost: for each depth that of
  * `fuse`; for each repeat the statements of its kernel times its states, and one look at the other repeats and the sections of all kernels.
  */
 #include "ir/loop/repeats.h"
 #include "passes/fuse/fuse.h"
+#include "passes/schedule/base/constants.h"
 
 /* Elements of states for an iteration of the outer loops: more are no registers. A thread of a GPU has four iterations. */
 enum { MOST_ELEMENTS = 64, MOST_ELEMENTS_GPU = 16 };
@@ -96,6 +98,14 @@ static bool moves_along(const interchange *in, const sn_repeat_window *w, sn_ix 
     return false;
 }
 
+/* On a CPU: do the windows of all steps stay in the cache of a core, so that it does not matter in which order they are walked? */
+static bool windows_are_near(const interchange *in) {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < in->r->windows.n; i++)
+        if (sn_add_overflow(bytes, sn_buf_bytes(in->m, in->r->windows.at[i].of), &bytes)) return false;
+    return bytes <= SN_HOST_CACHE;
+}
+
 static const char *against_access(const interchange *in, const sn_access *a) {
     const sn_carry *state = carry_of(in, a->buf, false);
     const sn_repeat_window *w = window_of(in, a->buf);
@@ -103,7 +113,8 @@ static const char *against_access(const interchange *in, const sn_access *a) {
         return a->store || !is_own(in, state, a->ix) ? "an iteration reads elements of a state that another one makes"
                                                      : NULL;
     if (carry_of(in, a->buf, true)) return a->store ? NULL : "it reads what follows a state";
-    if (w && !in->cx->target->is_gpu && moves_along(in, w, a->ix)) return "its windows move through memory";
+    if (w && !in->cx->target->is_gpu && moves_along(in, w, a->ix) && !windows_are_near(in))
+        return "its windows move through memory";
     for (uint32_t i = 0; i < in->all.n; i++) {
         const sn_access *b = &in->all.at[i];
         const sn_repeat_window *other = b->store ? window_of(in, b->buf) : NULL;

@@ -427,6 +427,31 @@ static bool may_take_turns(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
     return abreast < blocks_of(sh, sc) && !has_open_rows(cx, sh, sc);
 }
 
+/* Is there a loop whose iterations wait for one another by what they store (the steps of a repeat, passes/fuse/interchange.c)? */
+static bool has_steps(const sn_schedule_shape *sh, const sn_module *m) {
+    for (uint32_t i = 0; i < sh->n_nests; i++)
+        if (sn_stmt_get(m, sh->nests[i].top)->op == SN_LOP_LOOP && !sh->nests[i].perfect && !sh->nests[i].scan)
+            return true;
+    return false;
+}
+
+/* On the CPU: vectors of `lanes` that a thread has abreast, so that steps which wait for one another fill the machine. */
+static uint32_t vectors_abreast(const sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t lanes) {
+    enum {
+        MOST = 4,
+        FEW_OPS = 12,
+        MORE_OPS = 48
+    }; /* those of more have enough to do by themselves, and fill registers */
+    if (cx->target->is_gpu || !has_steps(sh, cx->m) || sh->ops > MORE_OPS) return 1;
+    uint32_t vectors = sh->ops > FEW_OPS ? MOST / 2 : MOST;
+    int64_t row = sn_last_outer_extent(cx, sh);
+    while (vectors > 1 && lanes * vectors > cx->target->vector_bytes)
+        vectors /= 2; /* bytes have as many lanes as there may be */
+    while (vectors > 1 && (row % (lanes * vectors) || sh->rows < (int64_t)(lanes * vectors) * cx->target->units))
+        vectors /= 2;
+    return vectors;
+}
+
 static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const flat *fl, sn_sched *sc) {
     bool pinned = sc->block_x != 0;
     if (!pinned) sc->block_x = SN_ELEMENT_THREADS;
@@ -460,7 +485,7 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         while (v > 1 && sh->rows < v * full) v /= 2;
         /* What cannot become vector instructions is written out lane by lane. All else is as long with many lanes as with few. */
         while (v > 1 && !cx->target->is_gpu && (int64_t)v * fl->written_out > SN_MANY_OPS) v /= 2;
-        sc->vector = v ? v : 1;
+        sc->vector = v > 1 ? v * vectors_abreast(cx, sh, v) : 1;
     }
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
     int64_t full = has_open_rows(cx, sh, sc) ? sn_schedule_open_vectors(cx, sh, sc) : sh->rows / sc->vector;
