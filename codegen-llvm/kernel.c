@@ -49,13 +49,14 @@ static void find_early(sn_gen *g) {
 
 /* ---- which arrays are one thread's, and which are registers ---- */
 
-/* The outermost loop over threads around s, which all loops around that let blocks alone run; none: it is none, or others are. */
+/* The innermost loop over threads around s, where nothing but such and blocks is around it; none: it is none, or other loops are. */
 static sn_stmt threads_around(const sn_gen *g, sn_stmt s) {
     sn_stmt found = {0};
     for (sn_stmt up = sn_stmt_get(g->m, s)->parent; up.i; up = sn_stmt_get(g->m, up)->parent) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, up);
-        if (r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y) found = up;
-        else if (found.i && r->kind != SN_AXIS_GRID) return (sn_stmt){0};
+        bool threads = r->kind == SN_AXIS_BLOCK_X || r->kind == SN_AXIS_BLOCK_Y;
+        if (threads && !found.i) found = up;
+        if (found.i && !threads && r->kind != SN_AXIS_GRID) return (sn_stmt){0};
     }
     return found;
 }
