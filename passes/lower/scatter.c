@@ -6,7 +6,7 @@
  *     loop g in 256 : grid {                                       a part: 1024 updates, in their order
  *       s[64 * 16] = 0
  *       loop c in 16 {
- *         loop v in 64 : vector { places[v] = index[..] }
+ *         loop v in 64 : vector { places[v] = index[..] }             and values, of one element each, that are computed
  *         loop m in 64 { %r = places[m]   loop v in 16 : vector { s[16*%r + v] += updates[16*(1024*g + 64*c + m) + v] } } }
  *       parts[g] = s }
  *     loop i in 32 { loop j in 16 { y[i, j] = x[i, j] + sum p in 256 { parts[p, i, j] } } }
@@ -27,7 +27,10 @@ typedef struct parts {
     sn_scattered s;
     int64_t room; /* rows of the sums: a power of two, and one more than there are */
     sn_buf sums, places;
-} parts; /* of the CPU */
+    sn_buf
+        values; /* updates of one element that are computed: made by vectors, as places are; none: they are loaded, or are rows */
+    sn_ix slot; /* of the update at hand in both */
+} parts;        /* of the CPU */
 
 static const sn_comb COMBS[SN_N_OPS] = {
     [SN_OP_SCATTER_SUM] = SN_COMB_SUM,
@@ -131,7 +134,8 @@ static void put_identity(parts *p, sn_ix e, void *user) {
 static void put_update(parts *p, sn_ix e, void *first) {
     sn_scattered *s = &p->s;
     sn_ix at = sn_ix_add(s->m, *(sn_ix *)first, e);
-    sn_val v = sn_scattered_value(s, e), sum = sn_put_load(s->m, s->lw->at, p->sums, at);
+    sn_val v = p->values.i ? sn_put_load(s->m, s->lw->at, p->values, p->slot) : sn_scattered_value(s, e);
+    sn_val sum = sn_put_load(s->m, s->lw->at, p->sums, at);
     sn_put_store(s->m, s->lw->at, p->sums, at, sn_put_op2(s->m, s->lw->at, s->combine, sum, v));
 }
 
@@ -152,8 +156,14 @@ static void put_batch(parts *p, sn_ix first) {
     sn_ix at = sn_ix_add(s->m, sn_ix_scale(s->m, w, LANES), lane);
     s->update = sn_ix_add(s->m, first, at);
     sn_put_store(s->m, lw->at, p->places, at, sn_scattered_row(s));
+    if (p->values.i) {
+        sn_lower_guard(lw, &lw->mask, s->update, sn_ix_const(s->m, s->plan.count));
+        sn_put_store(s->m, lw->at, p->values, at, sn_scattered_value(s, sn_ix_const(s->m, 0)));
+        lw->mask = (sn_val){0};
+    }
     lw->at = outside;
     sn_ix m = sn_scattered_loop(s, "m", s->plan.batch, SN_AXIS_SEQ);
+    p->slot = m;
     s->update = sn_ix_add(s->m, first, m);
     sn_lower_guard(lw, &lw->mask, s->update, sn_ix_const(s->m, s->plan.count));
     sn_ix row = sn_ix_modc(s->m, sn_ix_val(s->m, sn_put_load(s->m, lw->at, p->places, m)), p->room);
@@ -168,6 +178,9 @@ static void put_parts(parts *p) {
     for (p->room = 1; p->room <= plan->rows;) p->room *= 2;
     p->sums = sn_scattered_shared(s, "sums", s->dtype, p->room * plan->width);
     p->places = sn_scattered_shared(s, "places", SN_I32, plan->batch);
+    const sn_lower_node *made = &s->lw->nodes[s->updates.i];
+    if (plan->width == 1 && !made->realized && made->ops)
+        p->values = sn_scattered_shared(s, "values", s->dtype, plan->batch);
     sn_ix g = sn_scattered_loop(s, "g", plan->parts, SN_AXIS_GRID);
     sn_cursor body = s->lw->at;
     for_elements(p, (plan->rows + 1) * plan->width, put_identity, NULL);
