@@ -11,6 +11,8 @@
 enum { MAX_PORTS = 8, DIMS = 16, CENTRES = 32, PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
 enum { BINS = 256, SEGMENTS = 1000, WIDTH = 8, NEWTON_STEPS = 8, STATES = 4 };
 enum { DIRECTIONS = 9, DISPARITIES = 32, REACH_OF_WINDOW = 2 };
+enum { FEATURES = 64, FOUND = 10, PATH_STEPS = 64, MAP = 256, RAY_STEPS = 64, HASH_BINS = 4096, FILTER_STEPS = 256 };
+enum { MEASURED = 2 };
 
 #define HEAT_RATE     0.1
 #define SOFTENING     1e-2
@@ -18,6 +20,9 @@ enum { DIRECTIONS = 9, DISPARITIES = 32, REACH_OF_WINDOW = 2 };
 #define LEARNING_RATE 0.1
 #define REACH         0.2
 #define RELAXATION    0.6
+#define CUT_OFF       0.3
+#define COUPLING      0.44
+#define FULL_CELL     0.98
 
 /* Of a lattice: where each of its populations goes to, rows and columns, and its weight in 36. */
 static const int directions[DIRECTIONS][3] = {{0, 0, 16}, {0, 1, 4},  {1, 0, 4},   {0, -1, 4}, {-1, 0, 4},

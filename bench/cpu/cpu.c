@@ -71,6 +71,7 @@ static void fill(const job *j, const sn_tensor *t) {
         double x = j->c->low + u * (j->c->high - j->c->low);
         if (info.dtype == SN_I64) ((int64_t *)data)[k] = (int64_t)(u * CLASSES);
         else if (info.dtype == SN_U8) ((uint8_t *)data)[k] = (uint8_t)x;
+        else if (info.dtype == SN_U32) ((uint32_t *)data)[k] = seed;
         else ((float *)data)[k] = (float)x;
     }
 }

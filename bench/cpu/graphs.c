@@ -349,6 +349,148 @@ void build_stereo(sn_graph *g, int64_t n) {
     sn_output(g, "disparity", sn_argmin(g, box(g, box(g, off, 1), 2), SN_LIST(0), false));
 }
 
+/* ---- particles in a periodic box, spins ---- */
+
+static sn_node plus(sn_graph *g, sn_node x, double by) { return sn_add(g, x, sn_number_like(g, x, by)); }
+
+void build_forces(sn_graph *g, int64_t n) {
+    sn_node at = sn_input(g, "at", SN_F32, SN_LIST(n, 3)), d = differences(g, at);
+    d = sn_sub(g, d, sn_round(g, d));
+    sn_node r2 = squares(g, d), s = sn_div(g, sn_number(g, SN_F32, SOFTENING), plus(g, r2, SOFTENING));
+    sn_node s3 = sn_mul(g, s, sn_mul(g, s, s)), s6 = sn_mul(g, s3, s3);
+    sn_node pull = sn_mul(g, sn_sub(g, scaled(g, s6, 2), s3), s);
+    pull = sn_where(g, sn_lt(g, r2, sn_number_like(g, r2, CUT_OFF * CUT_OFF)), pull, sn_number_like(g, pull, 0));
+    sn_output(g, "force", sn_sum(g, sn_mul(g, d, sn_unsqueeze(g, pull, SN_LIST(2))), SN_LIST(1), false));
+    sn_output(g, "energy", sn_sum(g, sn_sub(g, s6, s3), SN_LIST(1), false));
+}
+
+/* A spin turns round where a random number is below e^(-what that costs). */
+void build_spins(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, n)), u = sn_input(g, "u", SN_F32, SN_LIST(n, n));
+    sn_node i = sn_iota(g, SN_I32, 0, SN_LIST(n, n)), j = sn_iota(g, SN_I32, 1, SN_LIST(n, n));
+    sn_node colour = sn_rem(g, sn_add(g, i, j), sn_number(g, SN_I32, 2)), half = sn_number(g, SN_F32, 0.5);
+    sn_node s = sn_where(g, sn_lt(g, x, half), sn_number_like(g, x, -1), sn_number_like(g, x, 1));
+    for (int c = 0; c < 2; c++) {
+        sn_node around =
+            sn_add(g, sn_add(g, roll(g, s, 0, -1), roll(g, s, 0, 1)), sn_add(g, roll(g, s, 1, -1), roll(g, s, 1, 1)));
+        sn_node turns = sn_lt(g, u, sn_exp(g, scaled(g, sn_mul(g, s, around), -2 * COUPLING)));
+        turns = sn_and(g, turns, sn_eq(g, colour, sn_number(g, SN_I32, c)));
+        s = sn_where(g, turns, sn_neg(g, s), s);
+    }
+    sn_output(g, "next", s);
+}
+
+/* ---- looking for things ---- */
+
+void build_nearest(sn_graph *g, int64_t n) {
+    sn_node all = sn_input(g, "all", SN_F32, SN_LIST(n, FEATURES)), one = sn_input(g, "one", SN_F32, SN_LIST(FEATURES));
+    sn_node length = sn_sqrt(g, sn_sum(g, sn_mul(g, all, all), SN_LIST(1), false)), cosine, which;
+    sn_node angle = sn_div(g, sn_matmul(g, all, one), plus(g, length, 1e-6));
+    sn_topk(&cosine, &which, g, angle, FOUND, 0, true);
+    sn_output(g, "cosine", cosine);
+    sn_output(g, "which", which);
+}
+
+static sn_node place_on_map(sn_graph *g, sn_node along, sn_node distance) {
+    sn_node at = plus(g, sn_mul(g, along, distance), MAP / 2);
+    return sn_cast(g, sn_clamp(g, at, 0, MAP - 1), SN_I32);
+}
+
+void build_rays(sn_graph *g, int64_t n) {
+    sn_node map = sn_input(g, "map", SN_F32, SN_LIST(MAP * MAP)), angle = sn_input(g, "angle", SN_F32, SN_LIST(n));
+    sn_node turn = scaled(g, angle, 6.2831853), x = sn_cos(g, turn), y = sn_sin(g, turn), range;
+    unsigned loop = sn_repeat_begin(g);
+    sn_node t = sn_repeat_state(g, loop, 0, sn_full(g, SN_F32, 0, SN_LIST(n)));
+    sn_node at = sn_add(g, scaled(g, place_on_map(g, y, t), MAP), place_on_map(g, x, t));
+    sn_node cell = sn_index_select(g, map, at, 0);
+    sn_node next = sn_where(g, sn_lt(g, cell, sn_number_like(g, cell, FULL_CELL)), plus(g, t, 1), t);
+    sn_repeat_end(&range, g,
+                  &(sn_repeat){.struct_size = sizeof(sn_repeat),
+                               .loop = loop,
+                               .steps = RAY_STEPS,
+                               .n_states = 1,
+                               .states = &t,
+                               .after = &next});
+    sn_output(g, "range", range);
+}
+
+static sn_node mixed(sn_graph *g, sn_node h, double by, double factor) {
+    h = sn_xor(g, h, sn_shr(g, h, sn_number(g, SN_U32, by)));
+    return factor != 0 ? sn_mul(g, h, sn_number(g, SN_U32, factor)) : h;
+}
+
+void build_hashed(sn_graph *g, int64_t n) {
+    sn_node id = sn_input(g, "id", SN_U32, SN_LIST(n)), w = sn_input(g, "w", SN_F32, SN_LIST(n));
+    sn_node h = mixed(g, mixed(g, mixed(g, id, 16, 0x7feb352d), 15, 0x846ca68b), 16, 0);
+    sn_node bin = sn_cast(g, sn_and(g, h, sn_number(g, SN_U32, HASH_BINS - 1)), SN_I32);
+    sn_node minus = sn_ne(g, sn_and(g, h, sn_number(g, SN_U32, HASH_BINS)), sn_number(g, SN_U32, 0));
+    sn_node zero = sn_full(g, SN_F32, 0, SN_LIST(HASH_BINS));
+    sn_output(g, "bins", sn_scatter_sum(g, zero, bin, sn_where(g, minus, sn_neg(g, w), w)));
+}
+
+/* ---- along time ---- */
+
+void build_paths(sn_graph *g, int64_t n) {
+    sn_node z = sn_input(g, "z", SN_F32, SN_LIST(PATH_STEPS, n));
+    sn_node price = sn_exp(g, sn_cumsum(g, plus(g, scaled(g, z, 0.05), -0.001), 0, false, false));
+    sn_node gain = sn_relu(g, plus(g, sn_mean(g, price, SN_LIST(0), false), -1));
+    sn_output(g, "worth", sn_mean(g, gain, SN_LIST(0), false));
+}
+
+void build_filter(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(FILTER_STEPS, n)), zero = sn_full(g, SN_F32, 0, SN_LIST(n)), all[3];
+    unsigned loop = sn_repeat_begin(g);
+    sn_node s[2] = {sn_repeat_state(g, loop, 0, zero), sn_repeat_state(g, loop, 1, zero)};
+    sn_node xt = sn_repeat_slice(g, loop, x, 0, false), y = sn_add(g, scaled(g, xt, 0.2), s[0]);
+    sn_node after[2] = {sn_add(g, sn_add(g, scaled(g, xt, 0.4), scaled(g, y, 0.5)), s[1]),
+                        sn_sub(g, scaled(g, xt, 0.2), scaled(g, y, 0.3))};
+    sn_repeat_end(all, g,
+                  &(sn_repeat){.struct_size = sizeof(sn_repeat),
+                               .loop = loop,
+                               .steps = FILTER_STEPS,
+                               .n_states = 2,
+                               .states = s,
+                               .after = after,
+                               .n_stacks = 1,
+                               .stacks = &y});
+    sn_output(g, "y", all[2]);
+}
+
+/* ---- Kalman filters ---- */
+
+/* Inverses of 2 x 2 matrices. */
+static sn_node inverse_of_two(sn_graph *g, sn_node s) {
+    int64_t axes[2] = {1, 2};
+    sn_node e[4], rows[2];
+    for (int k = 0; k < 4; k++) {
+        int64_t from[2] = {k / 2, k % 2}, to[2] = {k / 2 + 1, k % 2 + 1};
+        e[k] = sn_slices(g, s, 2, axes, from, to, NULL);
+    }
+    sn_node det = sn_sub(g, sn_mul(g, e[0], e[3]), sn_mul(g, e[1], e[2]));
+    sn_node low[2] = {e[3], sn_neg(g, e[1])}, high[2] = {sn_neg(g, e[2]), e[0]};
+    rows[0] = sn_concat(g, 2, low, 2), rows[1] = sn_concat(g, 2, high, 2);
+    return sn_div(g, sn_concat(g, 2, rows, 1), det);
+}
+
+void build_track(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, STATES, 1)),
+            p = sn_input(g, "p", SN_F32, SN_LIST(n, STATES, STATES));
+    sn_node z = sn_input(g, "z", SN_F32, SN_LIST(n, MEASURED, 1)),
+            f = sn_input(g, "f", SN_F32, SN_LIST(STATES, STATES));
+    sn_node h = sn_input(g, "h", SN_F32, SN_LIST(MEASURED, STATES)),
+            q = sn_input(g, "q", SN_F32, SN_LIST(STATES, STATES));
+    sn_node noise = sn_cast(g,
+                            sn_eq(g, sn_iota(g, SN_I32, 0, SN_LIST(MEASURED, MEASURED)),
+                                  sn_iota(g, SN_I32, 1, SN_LIST(MEASURED, MEASURED))),
+                            SN_F32);
+    x = sn_matmul(g, f, x);
+    p = sn_add(g, sn_matmul(g, sn_matmul(g, f, p), sn_transpose(g, f, 0, 1)), q);
+    sn_node seen = sn_matmul(g, p, sn_transpose(g, h, 0, 1)), s = sn_add(g, sn_matmul(g, h, seen), noise);
+    sn_node gain = sn_matmul(g, seen, inverse_of_two(g, s));
+    sn_output(g, "next_x", sn_add(g, x, sn_matmul(g, gain, sn_sub(g, z, sn_matmul(g, h, x)))));
+    sn_output(g, "next_p", sn_sub(g, p, sn_matmul(g, sn_matmul(g, gain, h), p)));
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

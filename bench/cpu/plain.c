@@ -420,6 +420,189 @@ void plain_stereo(void *const *out, const void *const *in, int64_t n, int thread
     for (int64_t i = 0; i < n; i++) least_of_row((int64_t *)out[0] + i * n, in[0], in[1], i, n);
 }
 
+/* ---- particles in a periodic box, spins ---- */
+
+void plain_forces(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict at = in[0];
+    float *restrict force = out[0], *restrict energy = out[1];
+    float *restrict x = malloc((size_t)n * 3 * sizeof *x), *restrict y = x + n, *restrict z = y + n;
+    const float soft = (float)SOFTENING, near = (float)(CUT_OFF * CUT_OFF);
+    for (int64_t j = 0; j < n; j++) x[j] = at[3 * j], y[j] = at[3 * j + 1], z[j] = at[3 * j + 2];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float fx = 0, fy = 0, fz = 0, sum = 0;
+        for (int64_t j = 0; j < n; j++) {
+            float dx = x[j] - x[i], dy = y[j] - y[i], dz = z[j] - z[i];
+            dx -= rintf(dx), dy -= rintf(dy), dz -= rintf(dz);
+            float r2 = dx * dx + dy * dy + dz * dz, s = soft / (r2 + soft), s3 = s * s * s;
+            float pull = r2 < near ? (2 * s3 * s3 - s3) * s : 0;
+            fx += pull * dx, fy += pull * dy, fz += pull * dz, sum += s3 * s3 - s3;
+        }
+        force[3 * i] = fx, force[3 * i + 1] = fy, force[3 * i + 2] = fz, energy[i] = sum;
+    }
+    free(x);
+}
+
+static inline __attribute__((always_inline)) float turned(float s, float around, float u) {
+    return u < expf((float)(-2 * COUPLING) * s * around) ? -s : s;
+}
+
+void plain_spins(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0], *restrict u = in[1];
+    float *s = out[0];
+    for (int64_t k = 0; k < n * n; k++) s[k] = x[k] < 0.5f ? -1 : 1;
+    for (int64_t c = 0; c < 2; c++) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t i = 0; i < n; i++) { /* neighbours have the other colour: nobody turns them */
+            const float *up = s + (i + n - 1) % n * n, *down = s + (i + 1) % n * n, *random = u + i * n;
+            float *row = s + i * n;
+            int64_t odd = (i + c) % 2, end = odd ? n - 1 : 0;
+#pragma GCC ivdep
+            for (int64_t j = odd ? 1 : 2; j < n - 1; j += 2)
+                row[j] = turned(row[j], up[j] + down[j] + row[j - 1] + row[j + 1], random[j]);
+            float around = up[end] + down[end] + row[(end + n - 1) % n] + row[(end + 1) % n];
+            row[end] = turned(row[end], around, random[end]);
+        }
+    }
+}
+
+/* ---- looking for things ---- */
+
+void plain_nearest(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict all = in[0], *restrict one = in[1];
+    float *restrict cosine = out[0], *restrict angle = malloc((size_t)n * sizeof *angle);
+    int64_t *restrict which = out[1], found = 0;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float dot = 0, squares = 0;
+        for (int64_t k = 0; k < FEATURES; k++) {
+            float x = all[i * FEATURES + k];
+            dot += x * one[k], squares += x * x;
+        }
+        angle[i] = dot / (sqrtf(squares) + 1e-6f);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (found == FOUND && angle[i] <= cosine[FOUND - 1]) continue;
+        int64_t at = found < FOUND ? found++ : FOUND - 1;
+        for (; at && cosine[at - 1] < angle[i]; at--) cosine[at] = cosine[at - 1], which[at] = which[at - 1];
+        cosine[at] = angle[i], which[at] = i;
+    }
+    free(angle);
+}
+
+static inline int32_t place_on_map(float along, float distance) {
+    return (int32_t)fminf(fmaxf(along * distance + MAP / 2, 0), MAP - 1);
+}
+
+void plain_rays(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict map = in[0], *restrict angle = in[1];
+    float *restrict range = out[0];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float turn = angle[i] * 6.2831853f, x = cosf(turn), y = sinf(turn), t = 0;
+        for (int s = 0; s < RAY_STEPS && map[place_on_map(y, t) * MAP + place_on_map(x, t)] < (float)FULL_CELL; s++)
+            t += 1;
+        range[i] = t;
+    }
+}
+
+void plain_hashed(void *const *out, const void *const *in, int64_t n, int threads) {
+    const uint32_t *restrict id = in[0];
+    const float *restrict w = in[1];
+    float *restrict bins = out[0], *all = calloc((size_t)threads * HASH_BINS, sizeof *all);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        float *restrict own = all + (int64_t)t * HASH_BINS;
+        for (int64_t i = n * t / threads; i < n * (t + 1) / threads; i++) {
+            uint32_t h = id[i];
+            h ^= h >> 16, h *= 0x7feb352d, h ^= h >> 15, h *= 0x846ca68b, h ^= h >> 16;
+            own[h % HASH_BINS] += h & HASH_BINS ? -w[i] : w[i];
+        }
+    }
+    for (int64_t k = 0; k < HASH_BINS; k++) {
+        bins[k] = 0;
+        for (int t = 0; t < threads; t++) bins[k] += all[(int64_t)t * HASH_BINS + k];
+    }
+    free(all);
+}
+
+/* ---- along time: some columns at a time, whose states stay in registers or near them ---- */
+
+enum { ABREAST = 256, CHANNELS = 64 };
+
+void plain_paths(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict z = in[0];
+    double worth = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : worth)
+    for (int64_t from = 0; from < n; from += ABREAST) {
+        float log_price[ABREAST] = {0}, sum[ABREAST] = {0}, gains = 0;
+        int64_t m = n - from < ABREAST ? n - from : ABREAST;
+        for (int64_t t = 0; t < PATH_STEPS; t++)
+            for (int64_t i = 0; i < m; i++) {
+                log_price[i] += 0.05f * z[t * n + from + i] - 0.001f;
+                sum[i] += expf(log_price[i]);
+            }
+        for (int64_t i = 0; i < m; i++) gains += fmaxf(sum[i] / PATH_STEPS - 1, 0);
+        worth += gains;
+    }
+    *(float *)out[0] = (float)(worth / (double)n);
+}
+
+void plain_filter(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0];
+    float *restrict y = out[0];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t from = 0; from < n; from += CHANNELS) {
+        float a[CHANNELS] = {0}, b[CHANNELS] = {0};
+        int64_t m = n - from < CHANNELS ? n - from : CHANNELS;
+        for (int64_t t = 0; t < FILTER_STEPS; t++)
+            for (int64_t i = 0; i < m; i++) {
+                float v = x[t * n + from + i], r = 0.2f * v + a[i];
+                a[i] = 0.4f * v + 0.5f * r + b[i], b[i] = 0.2f * v - 0.3f * r;
+                y[t * n + from + i] = r;
+            }
+    }
+}
+
+/* ---- Kalman filters ---- */
+
+/* out = a b, a of rows x inner, b of inner x columns, or of its transpose. */
+static inline __attribute__((always_inline)) void product(float *restrict out, const float *restrict a,
+                                                          const float *restrict b, int rows, int inner, int columns,
+                                                          bool transposed) {
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++) {
+            float sum = 0;
+            for (int k = 0; k < inner; k++) sum += a[i * inner + k] * b[transposed ? j * inner + k : k * columns + j];
+            out[i * columns + j] = sum;
+        }
+}
+
+void plain_track(void *const *out, const void *const *in, int64_t n, int threads) {
+    enum { N = STATES, M = MEASURED };
+    const float *restrict f = in[3], *restrict h = in[4], *restrict q = in[5];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const float *z = (const float *)in[2] + M * i;
+        float *next_x = (float *)out[0] + N * i, *next_p = (float *)out[1] + N * N * i;
+        float x[N], p[N * N], half[N * N], seen[N * M], s[M * M], gain[N * M], at[M], taken[N * N], less[N * N];
+        product(x, f, (const float *)in[0] + N * i, N, N, 1, false);
+        product(half, f, (const float *)in[1] + N * N * i, N, N, N, false);
+        product(p, half, f, N, N, N, true);
+        for (int k = 0; k < N * N; k++) p[k] += q[k];
+        product(seen, p, h, N, N, M, true);
+        product(s, h, seen, M, N, M, false);
+        s[0] += 1, s[3] += 1;
+        float by = 1 / (s[0] * s[3] - s[1] * s[2]), inverse[M * M] = {s[3] * by, -s[1] * by, -s[2] * by, s[0] * by};
+        product(gain, seen, inverse, N, M, M, false);
+        product(at, h, x, M, N, 1, false);
+        product(taken, gain, h, N, M, N, false);
+        product(less, taken, p, N, N, N, false);
+        for (int k = 0; k < N; k++) next_x[k] = x[k] + gain[2 * k] * (z[0] - at[0]) + gain[2 * k + 1] * (z[1] - at[1]);
+        for (int k = 0; k < N * N; k++) next_p[k] = p[k] - less[k];
+    }
+}
+
 /* ---- a training step: rows of the hidden layer in strips that stay in the first cache ---- */
 
 enum { MAX_BATCH = 256, STRIP = 64 };
