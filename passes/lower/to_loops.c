@@ -12,6 +12,7 @@
  *   - a node with several users is realized when it reads more than 4 buffers or takes more than 30 operations (random numbers
  *     count as 30; but they themselves are computed again: that costs less than memory);
  *   - any node is realized at more than 8 reads or 100 operations;
+ *   - on a CPU each of these counts once, however many ways lead to it, and the 8 reads are of as many buffers (count.c);
  *   - operands of contractions and sorts are realized unless they are plain loads, or a few of those side by side that few rows of a
  *     matmul read on a GPU (else each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
