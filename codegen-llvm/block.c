@@ -98,6 +98,8 @@ void sn_gen_warp_reduce(sn_gen *g, const sn_gen_states *st, lv *x, uint32_t widt
     if (is_vote(st, x, width)) vote(g, st->combs[0], x);
     else if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_SUMEXP)
         sn_gen_sumexp_by(g, st->dtypes[0], x, butterfly, width);
+    else if (width > 2 && st->n_combs == 1 && st->combs[0] == SN_COMB_MOMENTS)
+        sn_gen_moments_by(g, st->dtypes[0], x, butterfly, width);
     else butterfly(g, st, x, width);
 }
 

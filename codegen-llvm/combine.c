@@ -23,16 +23,20 @@ static lv goes_first(sn_gen *g, sn_comb comb, sn_dtype t, const lv *s, const lv 
     return em_or(em, better, em_and(em, equal, em_icmp(em, LLVMIntSLT, x[1], s[1])));
 }
 
+/* The mean of a sum of n numbers; of none it is 0. */
+static lv mean_of(sn_gen *g, sn_dtype t, lv sum, lv n) {
+    sn_em *em = &g->em;
+    lv some = em_select(em, em_fcmp(em, LLVMRealOGT, n, sn_em_f(em, n, 0)), n, sn_em_f(em, n, 1));
+    return sn_math_op(em, SN_LOP_DIV, t, (lv[]){sum, some}, 2);
+}
+
 /* moments; two states give the same bits in either order. Of no numbers the mean is 0, and nothing is far from it. */
 static void combine_moments(sn_gen *g, sn_dtype t, lv *state, const lv *x) {
     sn_em *em = &g->em;
     lv in[6] = {state[0], state[1], state[2], x[0], x[1], x[2]}, mean[2];
     sn_em_unify(em, in, 6);
     lv none = sn_em_f(em, in[2], 0), one = sn_em_f(em, in[2], 1);
-    for (uint32_t k = 0; k < 2; k++) {
-        lv n = in[3 * k + 2], there = em_fcmp(em, LLVMRealOGT, n, none);
-        mean[k] = sn_math_op(em, SN_LOP_DIV, t, (lv[]){in[3 * k], em_select(em, there, n, one)}, 2);
-    }
+    for (uint32_t k = 0; k < 2; k++) mean[k] = mean_of(g, t, in[3 * k], in[3 * k + 2]);
     lv away = em_sub(em, mean[1], mean[0]), n = em_add(em, in[2], in[5]), of_both = em_mul(em, in[2], in[5]);
     lv both = em_fcmp(em, LLVMRealOGT, of_both, none);
     lv weight = sn_math_op(em, SN_LOP_DIV, t, (lv[]){of_both, em_select(em, both, n, one)}, 2);
@@ -40,6 +44,43 @@ static void combine_moments(sn_gen *g, sn_dtype t, lv *state, const lv *x) {
     state[0] = em_add(em, in[0], in[3]);
     state[1] = em_add(em, em_add(em, in[1], in[4]), apart);
     state[2] = n;
+}
+
+/* x[step * i] added up in pairs; x changes. */
+static lv add_up(sn_gen *g, lv *x, uint32_t n, uint32_t step) {
+    for (uint32_t apart = 1; apart < n; apart *= 2)
+        for (uint32_t i = 0; i + apart < n; i += 2 * apart)
+            x[i * step] = em_add(&g->em, x[i * step], x[(i + apart) * step]);
+    return x[0];
+}
+
+/* moments of many states at once: sums first, then squares about the mean of all, so that two quotients are waited for, whatever their number.
+ * over: what adds up over lanes or threads that have n states each; NULL: one has all. x[3*i + k]: state k of number i, which changes. */
+static void moments_of(sn_gen *g, sn_dtype t, lv *state, lv *x, uint32_t n, sn_gen_over *over, uint32_t width) {
+    static const sn_comb SUMS[] = {SN_COMB_SUM, SN_COMB_SUM};
+    enum { STATES = 3 };
+    sn_em *em = &g->em;
+    sn_gen_states two = {.n_combs = 2, .combs = {SUMS[0], SUMS[1]}, .first = {0, 1}, .n = 2, .dtypes = {t, t}};
+    sn_gen_states one = sn_gen_states_of_one(&two, 0);
+    lv *mean = SN_NEWN(g->arena, lv, n), *own = SN_NEWN(g->arena, lv, n), all[2];
+    sn_em_unify(em, x, STATES * n);
+    for (uint32_t i = 0; i < n; i++) own[i] = x[STATES * i + 2], mean[i] = mean_of(g, t, x[STATES * i], own[i]);
+    all[0] = add_up(g, x, n, STATES);
+    all[1] = add_up(g, x + 2, n, STATES);
+    if (over) over(g, &two, all, width);
+    lv about = mean_of(g, t, all[0], all[1]);
+    for (uint32_t i = 0; i < n; i++) {
+        lv away = em_sub(em, mean[i], about), none = sn_em_f(em, own[i], 0), *q = &x[STATES * i + 1];
+        lv apart = em_mul(em, em_mul(em, away, away), own[i]);
+        *q = em_add(em, *q, em_select(em, em_fcmp(em, LLVMRealOGT, own[i], none), apart, none));
+    }
+    lv squares = add_up(g, x + 1, n, STATES);
+    if (over) over(g, &one, &squares, width);
+    state[0] = all[0], state[1] = squares, state[2] = all[1];
+}
+
+void sn_gen_moments_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width) {
+    moments_of(g, t, x, x, 1, over, width);
 }
 
 static void combine_one(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, const lv *x) {
@@ -71,11 +112,15 @@ void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x) 
 void sn_gen_combine_all(sn_gen *g, const sn_gen_states *st, const lv *x, uint32_t n, lv *state) {
     for (uint32_t c = 0; c < st->n_combs; c++) {
         uint32_t first = st->first[c], states = sn_combs[st->combs[c]].states;
-        lv *a = SN_NEWN(g->arena, lv, (size_t)2 * n);
+        lv *a = SN_NEWN(g->arena, lv, (size_t)states * n);
         for (uint32_t i = 0; i < n; i++)
             for (uint32_t k = 0; k < states; k++) a[i * states + k] = x[(size_t)(first + k) * n + i];
         if (st->combs[c] == SN_COMB_SUMEXP) {
             sn_gen_sumexp(g, st->dtypes[first], state + first, a, n);
+            continue;
+        }
+        if (st->combs[c] == SN_COMB_MOMENTS && n > 2) {
+            moments_of(g, st->dtypes[first], state + first, a, n, NULL, 0);
             continue;
         }
         for (uint32_t step = 1; step < n; step *= 2)

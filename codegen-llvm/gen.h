@@ -406,6 +406,8 @@ lv sn_gen_permute(sn_em *em, lv x, lv y, int64_t selector);
 lv sn_gen_byte_op(sn_gen *g, sn_lop op, sn_dtype t, const lv *in, uint32_t n);
 
 /* ---- combine.c ---- */
+/* Moments x[0..2] of each lane or thread are combined by what combines sums. */
+void sn_gen_moments_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t width);
 void sn_gen_combine(sn_gen *g, const sn_gen_states *st, lv *state, const lv *x);
 /* One state of n vectors of so many states (x[2k], x[2k+1]) of sumexp. */
 void sn_gen_sumexp_vectors(sn_gen *g, sn_dtype t, lv *state, lv *x, uint32_t n, uint32_t lanes);

@@ -223,47 +223,61 @@ static lv load_posted(sn_gen *g, const sn_gen_access *a, lv mask) {
     return all;
 }
 
-/* Is the offset of neighbouring lanes a number of groups of neighbours, `k * (number div size) + ..`, of a vector's lanes and more? So it is of a
- * channel's weight in rows, or rows of vectors, that begin anywhere. */
-static bool counts_groups(sn_gen *g, const sn_gen_access *a, sn_ix *number, int64_t *size) {
-    const sn_ix_term *terms;
-    sn_ix_term one;
-    int64_t c0, c, n;
-    bool found = false;
+/* Where neighbours have the same element: `size` of them, which end where the position of the lane is a multiple of that. */
+typedef struct lane_groups {
+    sn_module *m;
+    sn_ix at;
+    int64_t size; /* 0: none was found yet */
+    bool mixed;   /* others end elsewhere */
+} lane_groups;
+
+static void note_group(void *user, sn_ix at, int64_t size) {
+    lane_groups *lg = user;
+    if (!lg->size) lg->at = at, lg->size = size;
+    lg->mixed |= !sn_ix_eq(lg->at, at) || (size % lg->size && lg->size % size);
+    if (size < lg->size) lg->size = size;
+}
+
+/* Lanes of which one is loaded: the first of each group, if the first lane began one, and the last lane, whose group is another. */
+static uint32_t leading_lanes(const sn_gen *g, int64_t size) {
+    return (uint32_t)((g->lanes - 1) / size) + 1 + ((g->lanes - 1) % size != 0);
+}
+
+/* Do lanes that are neighbours have one element, as those of a channel have a weight in rows, or rows of vectors, that begin anywhere:
+ * `k * (position div size) + ..`? So many of them that few are loaded. */
+static bool find_groups(lane_groups *lg, sn_gen *g, const sn_gen_access *a) {
+    int64_t step, n;
+    *lg = (lane_groups){.m = g->m};
     if (!g->gpu || a->piece != 1 || sn_buf_is_local(a->b) || a->b->swizzle || !sn_ix_is_const(g->m, a->b->size, &n))
         return false;
     if (g->lanes <= 2 || n < 1 || sn_ix_uses_vals(g->m, a->e)) return false;
-    uint32_t n_terms = sn_ix_terms(g->m, a->e, &terms, &c0, &one);
-    for (uint32_t i = 0; i < n_terms; i++) {
-        const sn_ix_rec *r = sn_ix_get(g->m, terms[i].atom);
-        if (!sn_ix_uses_axis(g->m, terms[i].atom, g->lane_axis)) continue;
-        if (found || r->kind != SN_IX_DIV || !sn_ix_is_const(g->m, r->b, size) || *size < g->lanes) return false;
-        if (!sn_ix_coef(g->m, r->a, g->lane_axis, &c) || c != 1) return false;
-        *number = r->a;
-        found = true;
-    }
-    return found;
+    if (!sn_ix_run(g->m, a->e, g->lane_axis, &step, note_group, lg) || step || lg->mixed || lg->size < 2) return false;
+    return 2 * leading_lanes(g, lg->size) <= g->lanes;
 }
 
-/* The element of a lane, or of one inside where nobody wants it. */
-static lv load_within(sn_gen *g, const sn_gen_access *a, uint32_t lane) {
+/* The element of a lane, or of one inside where not all lanes are wanted. */
+static lv load_within(sn_gen *g, const sn_gen_access *a, uint32_t lane, bool all) {
     sn_ix e = sn_gen_at_lane(g, a->e, lane), last = sn_ix_const(g->m, sn_ix_value(g->m, a->b->size) - 1);
-    return load_at(g, a, sn_ix_min(g->m, sn_ix_max(g->m, e, sn_ix_const(g->m, 0)), last), 1, NULL);
+    return load_at(g, a, all ? e : sn_ix_min(g->m, sn_ix_max(g->m, e, sn_ix_const(g->m, 0)), last), 1, NULL);
 }
 
-/* Those lanes have one element, or two: of the first lane up to the end of its group, then of the last. NULL: they are others. */
-static lv load_groups(sn_gen *g, const sn_gen_access *a) {
+/* Of lanes from number k * size on, those up to the end of its group have what it has, the others what the next one that is loaded has. NULL:
+ * they are no groups. */
+static lv load_groups(sn_gen *g, const sn_gen_access *a, lv mask) {
     sn_em *em = &g->em;
-    sn_ix number;
-    int64_t size;
-    if (!counts_groups(g, a, &number, &size)) return NULL;
-    sn_ix first = sn_gen_at_lane(g, number, 0),
-          left = sn_ix_sub(g->m, sn_ix_const(g->m, size), sn_ix_modc(g->m, first, size));
-    lv of_first = load_within(g, a, 0), of_last = load_within(g, a, g->lanes - 1), end = sn_gen_ix(g, left);
-    lv all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
+    lane_groups lg;
+    lv of[SN_GEN_LANES];
+    if (!find_groups(&lg, g, a)) return NULL;
+    uint32_t n = leading_lanes(g, lg.size), size = lg.size < g->lanes ? (uint32_t)lg.size : g->lanes;
+    sn_ix first = sn_gen_at_lane(g, lg.at, 0),
+          left = sn_ix_sub(g->m, sn_ix_const(g->m, lg.size), sn_ix_modc(g->m, first, lg.size));
+    for (uint32_t k = 0; k < n; k++) of[k] = load_within(g, a, k * size < g->lanes ? k * size : g->lanes - 1, !mask);
+    lv end = sn_gen_ix(g, left), all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
     for (uint32_t i = 0; i < g->lanes; i++) {
-        lv in = em_icmp(em, LLVMIntULT, sn_em_i(em, end, i), end);
-        all = sn_em_with_lane(em, all, i, i ? em_select(em, in, of_first, of_last) : of_first);
+        uint32_t k = i / size;
+        lv x = of[k];
+        if (i % size) x = em_select(em, em_icmp(em, LLVMIntULT, sn_em_i(em, end, i % size), end), x, of[k + 1]);
+        all = sn_em_with_lane(em, all, i, x);
     }
     return all;
 }
@@ -301,7 +315,7 @@ static lv load_storage(sn_gen *g, const sn_gen_access *a, sn_val mask_id, lv mas
     if (sn_gen_is_posted(g, a)) return load_posted(g, a, mask);
     if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, true);
     if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, sn_gen_is_near(g, a->id, a->e, mask_id));
-    lv groups = load_groups(g, a);
+    lv groups = load_groups(g, a, mask);
     if (groups) return groups;
     if (mask && always_inside(g, a)) mask = NULL;
     if (lies_anywhere(g, a)) return load_scattered(g, a, mask);

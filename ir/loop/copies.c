@@ -126,9 +126,11 @@ static bool reads_shared(const sn_module *m, sn_stmt nest) {
     return false;
 }
 
-/* Where several nests stand in one, it is the one that reads shared memory. Nests of threads in a reduction over blocks follow each other:
- * the first one that does has waited for all that is there. */
-static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
+static bool reads_same(sn_module *m, sn_stmt a, sn_stmt b);
+
+/* Where several nests stand in one, it is the one that reads shared memory, or the first of those that read the same of it, as do sums of a step and
+ * squares about their mean. Nests of threads in a reduction over blocks follow each other: the first one that does has waited for all that is there. */
+static bool find_levels(sn_copy_nest *out, sn_module *m, sn_stmt top) {
     for (out->n = 0; top.i;) {
         sn_stmt inner = {0};
         bool in_turn = sn_stmt_get(m, top)->op == SN_LOP_REDUCE && sn_stmt_get(m, top)->kind == SN_AXIS_CLUSTER;
@@ -139,12 +141,38 @@ static bool find_levels(sn_copy_nest *out, const sn_module *m, sn_stmt top) {
             if (sn_lops[r->op].syncs) return false;
             if (!sn_lop_has_region(r->op)) continue;
             if (inner.i && reads_shared(m, inner) && in_turn) break;
-            if (inner.i && reads_shared(m, inner) && reads_shared(m, s)) return false;
+            if (inner.i && reads_shared(m, inner) && reads_shared(m, s)) {
+                if (!reads_same(m, inner, s)) return false;
+                continue;
+            }
             if (!inner.i || reads_shared(m, s)) inner = s;
         }
         top = inner;
     }
     return out->n > 0;
+}
+
+static bool has_load(sn_module *m, sn_stmt nest, sn_buf b, sn_ix e) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (sn_loads(r) && sn_buf_eq(r->buf, b) && sn_ix_eq(r->ix, e)) return true;
+    }
+    return false;
+}
+
+/* Does b read from shared memory, in each iteration, what a does in the same one? */
+static bool reads_same(sn_module *m, sn_stmt a, sn_stmt b) {
+    sn_copy_nest of_a, of_b;
+    if (!find_levels(&of_a, m, a) || !find_levels(&of_b, m, b) || of_a.n != of_b.n) return false;
+    if (!sn_loops_alike(m, of_a.at, of_b.at, of_a.n)) return false;
+    sn_stmt end = sn_stmt_walk_skip(m, b);
+    for (sn_stmt s = b; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_loads(r) || sn_buf_get(m, r->buf)->scope != SN_BUF_SHARED) continue;
+        if (!has_load(m, a, r->buf, sn_ix_over(m, r->ix, of_b.at, of_a.at, of_a.n))) return false;
+    }
+    return true;
 }
 
 /* Does the nest make copies of its own? */

@@ -130,11 +130,19 @@ static uint32_t bytes_of_element(const sn_moments *mo, const sn_module *m) {
     return bytes ? bytes : 1;
 }
 
+bool sn_moments_once(const sn_moments *mo, const sn_module *m, uint32_t piece) {
+    int64_t count = sn_chain_count(m, &mo->sum);
+    if (sn_mul_clamped(count, bytes_of_element(mo, m)) % piece) return false;
+    return !mo->columns && sn_val_get(m, sn_stmt_get(m, mo->sum.at[0])->result)->dtype == SN_F32;
+}
+
 /* Does a cluster have room for a row, or, where something else wants it too, a team? If so, and if nothing but the two sums wants it, it is cut all the same where rows are
  * few: parts fill the device evenly. */
-static bool row_stays(const sn_target *t, int64_t rows, int64_t count, uint32_t bytes, bool alone) {
+static bool row_stays(const sn_target *t, int64_t rows, int64_t count, uint32_t bytes, bool alone, bool once) {
     if (count <= SN_MOMENTS_SHORT) return true;
-    if (!alone && sn_team_pays(t, &(sn_team_need){rows, sn_mul_clamped(count, bytes), 2, 2})) return true;
+    if (!alone && sn_team_pays(t, &(sn_team_need){rows, sn_mul_clamped(count, bytes), once ? 1 : 2, once ? 1 : 2,
+                                                  .together = false}))
+        return true;
     int64_t room = (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * t->cluster;
     return sn_mul_clamped(count, bytes) <= room && (!alone || rows >= SN_SPLIT_ENOUGH * t->units);
 }
@@ -159,7 +167,9 @@ int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     int64_t rows = sn_chain_count(cx->m, &mo->outer), count = sn_chain_count(cx->m, &mo->sum);
     uint32_t bytes = bytes_of_element(mo, cx->m);
     if (!t->is_gpu || rows <= 0 || count <= 0 || count == INT64_MAX || rows == INT64_MAX) return 0;
-    if (mo->columns ? columns_stay(t, rows, count) : row_stays(t, rows, count, bytes, alone)) return 0;
+    if (mo->columns ? columns_stay(t, rows, count)
+                    : row_stays(t, rows, count, bytes, alone, sn_moments_once(mo, cx->m, 1)))
+        return 0;
     int64_t beside = 1, most = SN_MOMENTS_BYTES, length = SN_MOMENTS_PART, least = SN_MOMENTS_LEAST;
     if (mo->columns) {
         beside = rows < SN_SPLIT_COLUMNS ? rows : SN_SPLIT_COLUMNS;

@@ -18,6 +18,9 @@ bool sn_moments_find(sn_moments *out, sn_pass_ctx *cx, sn_kern k);
 /* The same of two nests of a kernel that may have others: what the squares are about, a value that is there in front of them; none: they are no
  * such pair, or have other results. */
 sn_val sn_moments_about(sn_pass_ctx *cx, sn_kern k, sn_stmt sum, sn_stmt squares);
+/* Where something else wants the rows, too, are they read once for both sums by teams of blocks that meet once (passes/schedule/rows/meet_once.c)? Rows are multiples
+ * of `piece` bytes. */
+bool sn_moments_once(const sn_moments *mo, const sn_module *m, uint32_t piece);
 /* Elements of a part of a row; 0: it stays whole. alone: nothing but the two sums wants the row. */
 int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone);
 

@@ -20,7 +20,8 @@ typedef struct sn_schedule_nest {
     bool waits;   /* it loads what other blocks post */
     bool parts;   /* it reads what does not stay of a row, too (row_part.c): */
     sn_stmt kept; /* ... beside this loop over what does; none: all does */
-    sn_stmt held; /* ... and this one over what registers hold */
+    sn_stmt held; /* ... and this one over what registers hold ... */
+    sn_stmt rest; /* ... and this one over what is read again; none: nothing is */
 } sn_schedule_nest;
 
 typedef struct sn_schedule_mixed sn_schedule_mixed; /* mixed.h */

@@ -200,7 +200,8 @@ static bool hold_all(sn_row_parts *parts, const sn_team_rows *ro, const sn_sched
     if (sn_sched_cluster(sc) * (room + sc->block_x * held) >= ro->reach * ro->kept) return false;
     int64_t in_registers = (int64_t)vector_bytes(ro, sc) * sc->unroll;
     bool ahead = registers >= 2 * in_registers / SN_WORD + SN_TEAM_BESIDE;
-    *parts = (sn_row_parts){room / (sc->block_x * each), words * SN_WORD / in_registers, true, ahead};
+    *parts = (sn_row_parts){
+        .stay = room / (sc->block_x * each), .held = words * SN_WORD / in_registers, .twice = true, .ahead = ahead};
     return true;
 }
 
@@ -212,6 +213,8 @@ sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, 
     if (t->sm != HOPPER || hold_all(&parts, ro, sc, room, each)) return parts;
     int64_t held = ro->columns ? SN_TEAM_HELD - (int64_t)(ro->states / SN_WORD) : SN_TEAM_HELD;
     if (ro->tests) held -= SN_TEAM_WIDE;
+    else if (vector_bytes(ro, sc) < SN_WORD * sc->vector && !ro->columns && !ro->both)
+        held *= 2; /* halves stay words */
     if (ro->kept <= SN_WORD && held > 0) parts.held = held / ((int64_t)sc->vector * sc->unroll);
     return parts;
 }
@@ -256,7 +259,9 @@ static void try_steps(sn_sched *best, double *cycles, const sn_target *t, const 
             double all;
             one.block_x = x, one.unroll = unroll;
             bool fits = fit_part(&all, t, ro, teams, &one);
-            bool reach = sc->unroll || unroll <= most || sn_schedule_team_parts(t, ro, &one).twice;
+            bool wide =
+                !ro->both || ro->kept >= SN_WORD; /* halves of a step are words until there are squares of them */
+            bool reach = sc->unroll || unroll <= most || (wide && sn_schedule_team_parts(t, ro, &one).twice);
             if (fits && reach && (best->cls == SN_SCHED_NONE || flies(t, ro, &one))) better(best, cycles, &one, all);
             if (pinned_x) break;
         }
@@ -318,24 +323,31 @@ bool sn_schedule_choose_team(double *cycles, const sn_target *t, const sn_team_r
     return true;
 }
 
+/* Is what all rows are of on the chip at a time: in shared memory, in registers, of which a part is for what threads compute, or in the L2? */
+static bool all_is_near(const sn_target *t, const sn_team_need *need, int64_t room) {
+    enum { COMPUTE = 3 };
+    double registers = (double)t->units * SN_FILE_REGS * SN_WORD * (COMPUTE - 1) / COMPUTE;
+    return (double)need->rows * (double)need->bytes <= (double)room + registers + near_bytes(t);
+}
+
 bool sn_team_pays(const sn_target *t, const sn_team_need *need) {
     int64_t room = t->is_gpu ? room_of(t, 1) * at_once(t, 1) : 0, rows = need->rows, bytes = need->bytes;
     room -= room / SN_TEAM_SPARE;
     if (room < 1 || rows < 1 || bytes < 1 || sn_mul_clamped(rows, bytes) < SN_TEAM_BYTES) return false;
     double instead = 1.5 * cycles_of(t, (double)rows * (double)bytes) + SN_TEAM_AGAIN;
-    if (bytes <= room) {
+    if (bytes <= room && !need->together) {
         int64_t turns = sn_ceil_div(rows, lesser(rows, room / bytes)), teams = sn_ceil_div(rows, turns);
         double cycles = count(t, (double)rows, (double)teams, (double)bytes, need->exchanges, false);
         if (cycles * SN_TEAM_BETTER < instead * 100) return true;
     }
-    if (2 * bytes <= room && rows > 1) {
+    if (2 * bytes <= room && rows > 1 && !need->together) {
         double teams = (double)lesser(rows, room / (2 * bytes));
         double cycles = count_ahead(t, (double)rows, teams, (double)bytes, need->exchanges, false);
         if (cycles * SN_TEAM_BETTER < instead * 100) return true;
     }
-    if (!need->again || rows >= t->units) return false;
+    if (!need->again || rows >= t->units || (need->together && !all_is_near(t, need, room))) return false;
     /* What is read three times, in one turn of all teams: they wait twice in each. */
-    for (int64_t teams = need->again > 1 ? rows : 1; teams <= rows; teams++) {
+    for (int64_t teams = need->again > 1 || need->together ? rows : 1; teams <= rows; teams++) {
         double n = (double)teams, stay = (double)(room / teams), all = (double)rows;
         if (!rest_is_near(t, n, (double)bytes, stay, need->again)) continue;
         double cycles = count(t, all, n, (double)bytes, need->exchanges, false) + SN_TEAM_PART_WAIT +

@@ -11,6 +11,8 @@ typedef struct sn_team_rows {
     uint32_t exchanges;  /* reductions of a row that wait for one another */
     bool tests;          /* rows begin anywhere in a vector: each lane asks whether it is in the row */
     uint32_t again; /* nests behind the first one, which read what does not stay; 0: all of a row has to (row_part.c) */
+    bool
+        both; /* two nests read what stays in part of a row together, a sum and squares about what it comes to (meet_once.c) */
     uint32_t columns; /* threads side by side that own columns (class outer), a row being what these have; 0: none do */
 } sn_team_rows;
 
@@ -25,6 +27,7 @@ typedef struct sn_row_parts {
     int64_t stay, held;
     bool twice; /* rows are read twice, and registers are all for that */
     bool ahead; /* of the others, each is under way while the one before it is computed */
+    bool both;  /* the first two nests read them together (meet_once.c) */
 } sn_row_parts;
 /* Of the iterations of a thread's outermost loop, how many have room; may be more than there are. */
 sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *rows, const sn_sched *sc);
@@ -36,6 +39,7 @@ sn_status sn_schedule_check_teams(const sn_pass_ctx *cx, sn_kern k, const sn_sch
 typedef struct sn_team_need {
     int64_t rows, bytes;       /* of a row */
     uint32_t exchanges, again; /* as above */
+    bool together;             /* only if all rows are done in one turn, from what the chip has room for */
 } sn_team_need;
 /* Do teams take less time than reading the rows once more? They keep all of a row or, where `again` is not 0, read the rest that many
  * times more. */

@@ -99,7 +99,7 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
         if (parts.stay) sn_schedule_part_row(cx, k, sh, i, &parts, sc);
     }
     sn_val elements = {0};
-    if (sh->about.i && sc->teams) elements = sn_schedule_count_elements(cx, &sh->nests[0], sc);
+    if (sh->about.i && sc->teams && !parts.both) elements = sn_schedule_count_elements(cx, &sh->nests[0], sc);
     sn_stmt_vec body = {0};
     sn_schedule_take_body(&body, cx, k, sh);
     sn_stmt into = open_rows(cx, k, sh, sc, &row);
@@ -111,6 +111,8 @@ void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_schedule_subst_outer(cx, &body, sh, over ? sn_ix_min(m, row, sn_ix_const(m, sh->rows - 1)) : row);
     uint32_t kept = sc->persistent || sc->shared ? keep_rows(cx, k, sh, into, sc) : 0;
     if (elements.i) sn_schedule_meet_once(cx, k, sh, elements);
+    if (parts.both) sn_schedule_read_once(cx, k, sh);
+    if (sc->teams) sn_schedule_keep_powers(cx, k, sh, sc);
     if (ahead) sn_schedule_rows_ahead(cx, k, into, row, sh->rows, sc);
     if (sh->scans && cx->target->is_gpu) scan_rows(cx, k, sc, kept);
     if (partial) sn_mask_accesses(cx, k, into, mask, false);

@@ -87,7 +87,7 @@ bool sn_schedule_team_columns(double *cost, sn_sched *sc, sn_pass_ctx *cx, const
     if (ro.rows >= t->units) ro.again = 0; /* a block has a tile as a whole, of which the cache has a part */
     int64_t of_tile = sn_mul_clamped(ro.reach, ro.kept);
     if (!ro.kept || of_tile < SN_TEAM_ROW || sn_mul_clamped(ro.rows, of_tile) < SN_TEAM_BYTES) return false;
-    if (!sn_team_pays(t, &(sn_team_need){ro.rows, of_tile, ro.exchanges, ro.again})) return false;
+    if (!sn_team_pays(t, &(sn_team_need){ro.rows, of_tile, ro.exchanges, ro.again, .together = false})) return false;
     one.block_x = 0;
     if (!sn_schedule_choose_team(cost, t, &ro, &one)) return false;
     one.block_y = one.block_x / ro.columns;

@@ -24,6 +24,9 @@
  *
  *     loads(0) -> a   reduce uo in K { .. }   reduce uo in N - K - R - 1 { b = a   loads(uo + 1) -> a   body(b) }   body(a)
  *
+ * A sum and squares about its mean are one reading (`both`, meet_once.c): their nests have the same parts in the same order, which that file puts together,
+ * and no step of theirs is ahead of another.
+ *
  * Slower: to load what registers hold first of all, where there is no rest, so that everything is under way at once (H100, f16[24083310] 41.0 us
  * for 38.8, f32[12670033] 41.3 for 40.3).
  *
@@ -32,7 +35,7 @@
  */
 #include "passes/schedule/rows/rows.h"
 
-enum { MAX_STATES = 8, MAX_PARTS = 3 };
+enum { MAX_PARTS = 3 };
 
 bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh) {
     if (sh->scans || sh->mixed || sh->team || sh->n_nests < 2) return false;
@@ -51,23 +54,40 @@ static void walk(sn_module *m, sn_stmt loop, int64_t extent, int64_t first, int6
     sn_stmt_get(m, loop)->axis = ax;
 }
 
+/* All parts put together, in the order of their numbers. */
+sn_stmt sn_schedule_put_joined(sn_module *m, sn_kern k, sn_cursor at, const sn_comb *combs, uint32_t n_combs,
+                               const sn_joined_part *part, uint32_t n) {
+    sn_dtype dtypes[SN_JOINED_STATES];
+    sn_val states[SN_JOINED_STATES];
+    const sn_joined_part *last = &part[n - 1];
+    for (uint32_t i = 0; i < last->n; i++) dtypes[i] = sn_val_get(m, last->state[i])->dtype;
+    sn_axis p = sn_axis_new(m, "p", sn_ix_const(m, n));
+    sn_stmt all = sn_put_reduce(m, at, p, SN_AXIS_UNROLL, combs, n_combs, dtypes);
+    for (uint32_t i = 0; i < last->n; i++) states[i] = last->state[i];
+    for (uint32_t j = n - 1; j-- > 0;) {
+        sn_val before = sn_put_in(m, sn_at_end(k, all), sn_ix_axis(m, p), sn_ix_const(m, j + 1));
+        for (uint32_t i = 0; i < last->n; i++)
+            states[i] = sn_put_op3(m, sn_at_end(k, all), SN_LOP_SELECT, before, part[j].state[i], states[i]);
+    }
+    sn_put_yield(m, sn_at_end(k, all), states, last->n);
+    return all;
+}
+
+static sn_joined_part part_of(const sn_module *m, sn_stmt loop) {
+    const sn_stmt_rec *r = sn_stmt_get(m, loop);
+    sn_joined_part part = {.n = r->n_results};
+    for (uint32_t i = 0; i < r->n_results; i++) part.state[i] = sn_result(r, i);
+    return part;
+}
+
 /* What all parts come to is what their parent yields in place of what the last one comes to. */
 static void join(sn_module *m, sn_kern k, const sn_stmt *part, uint32_t n, sn_stmt kept) {
     const sn_stmt_rec *r = sn_stmt_get(m, kept);
     sn_stmt yield = sn_stmt_get(m, r->parent)->last;
-    sn_dtype dtypes[MAX_STATES];
-    sn_val states[MAX_STATES];
-    for (uint32_t i = 0; i < r->n_results; i++) dtypes[i] = sn_val_get(m, sn_result(r, i))->dtype;
-    sn_axis p = sn_axis_new(m, "p", sn_ix_const(m, n + 1));
-    sn_stmt all = sn_put_reduce(m, sn_at_before(m, yield), p, SN_AXIS_UNROLL, r->combs, r->n_combs, dtypes);
-    for (uint32_t i = 0; i < r->n_results; i++) states[i] = sn_result(r, i);
-    for (uint32_t j = n; j-- > 0;) {
-        sn_val before = sn_put_in(m, sn_at_end(k, all), sn_ix_axis(m, p), sn_ix_const(m, j + 1));
-        for (uint32_t i = 0; i < r->n_results; i++)
-            states[i] = sn_put_op3(m, sn_at_end(k, all), SN_LOP_SELECT, before, sn_result(sn_stmt_get(m, part[j]), i),
-                                   states[i]);
-    }
-    sn_put_yield(m, sn_at_end(k, all), states, r->n_results);
+    sn_joined_part parts[MAX_PARTS + 1];
+    for (uint32_t j = 0; j < n; j++) parts[j] = part_of(m, part[j]);
+    parts[n] = part_of(m, kept);
+    sn_stmt all = sn_schedule_put_joined(m, k, sn_at_before(m, yield), r->combs, r->n_combs, parts, n + 1);
     for (uint32_t i = 0; i < r->n_results; i++)
         for (uint32_t j = 0; j < sn_stmt_get(m, yield)->n_in; j++)
             if (sn_stmt_get(m, yield)->in[j].i == sn_result(r, i).i)
@@ -162,16 +182,16 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
     while (sn_stmt_get(m, kept)->kind != SN_AXIS_SEQ) kept = sn_stmt_get(m, kept)->first;
     int64_t n = sn_ix_value(m, sn_stmt_extent(m, kept)), rest = n - parts->stay;
     int64_t held = parts->held < rest ? parts->held : rest;
-    bool sums = nest < sh->n_nests - 1;
+    bool sums = nest < sh->n_nests - 1, along = parts->both && sums, forward = !nest || along;
     if (parts->twice && rest - held == 1 && held > 1) held--; /* one step is no loop either */
     rest -= held;
-    sn_cursor beside = nest ? sn_at_before(m, kept) : sn_at_after(m, kept);
+    sn_cursor beside = forward ? sn_at_after(m, kept) : sn_at_before(m, kept);
     sn_stmt of_regs = put_held(m, beside, kept, held, n - held);
     if (rest)
-        part[n_parts++] = put_part(m, nest ? sn_at_before(m, kept) : sn_at_after(m, kept), kept, rest,
-                                   nest ? n - held - 1 : parts->stay, nest ? -1 : 1);
+        part[n_parts++] = put_part(m, forward ? sn_at_after(m, kept) : sn_at_before(m, kept), kept, rest,
+                                   forward ? parts->stay : n - held - 1, forward ? 1 : -1);
     if (rest) sn_stmt_get(m, part[0])->once = !sums;
-    bool ahead = parts->ahead && rest >= SN_PART_AHEAD;
+    bool ahead = parts->ahead && rest >= SN_PART_AHEAD && !along;
     if (rest && (ahead || !sums)) sn_schedule_loads_of_steps(cx, k, part[0], sh->nests[0].top, sched);
     sn_stmt last = ahead ? step_ahead(m, part[0], sn_at_before(m, sums ? kept : part[0])) : (sn_stmt){0};
     if (last.i) part[n_parts++] = last;
@@ -179,13 +199,16 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
     walk(m, kept, parts->stay, 0, 1);
     sh->nests[nest].kept = kept;
     sh->nests[nest].held = of_regs;
-    if (sums) join(m, k, part, n_parts, kept);
+    sh->nests[nest].rest = rest ? part[0] : (sn_stmt){0};
+    if (sums && !along) join(m, k, part, n_parts, kept);
 }
 
-void sn_schedule_hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sched) {
+void sn_schedule_hold_parts(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body,
+                            const sn_sched *sched) {
     sn_sched of_registers = *sched;
+    sn_schedule_shape held = *sh;
     if (!sh->nests[0].held.i) return;
-    for (uint32_t i = 0; i < sh->n_nests; i++) sh->nests[i].kept = sh->nests[i].held;
+    for (uint32_t i = 0; i < sh->n_nests; i++) held.nests[i].kept = sh->nests[i].held;
     of_registers.shared = false;
-    sn_schedule_stage(cx, k, sh, body, &of_registers, SN_FILE_REGS / (sched->block_x * sched->block_y) * SN_WORD);
+    sn_schedule_stage(cx, k, &held, body, &of_registers, SN_FILE_REGS / (sched->block_x * sched->block_y) * SN_WORD);
 }

@@ -27,6 +27,7 @@ typedef struct rows {
     uint32_t
         together; /* elements that a nest stores of one buffer: of rows that are done together (passes/fuse/unroll_and_jam.c) */
     uint32_t again; /* nests that may read again what does not stay of a row; 0: none */
+    bool both;      /* ... the first two read that together (meet_once.c) */
     bool weights;   /* weights are as long as a row */
     bool positions; /* a reduction carries positions: argmax */
     bool online;    /* one nest, with sumexp: it reads a row that does not stay on chip, once */
@@ -149,6 +150,7 @@ static rows look_at_rows(const sn_module *m, const sn_schedule_shape *sh) {
     ro.alone = ro.once && sn_stmt_get(m, sh->nests[0].top)->n_combs == 1;
     ro.kept = sn_schedule_kept(&ro.widest, m, sh);
     ro.again = sh->n_nests && sn_schedule_has_parts(m, sh) ? sh->n_nests - 1 : 0;
+    ro.both = ro.again && sh->about.i && sn_schedule_stands_alone(m, sh);
     ro.weights = has_weights(m, sh, sh->max_count);
     return ro;
 }
@@ -293,7 +295,8 @@ static sn_team_rows team_of(const rows *ro, const sn_sched *sc) {
                           .states = ro->states,
                           .exchanges = ro->exchanges - (ro->sh->about.i != 0), /* meet_once.c */
                           .tests = tests,
-                          .again = ro->again};
+                          .again = ro->both ? 1 : ro->again,
+                          .both = ro->both};
 }
 
 sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
@@ -302,6 +305,7 @@ sn_row_parts sn_schedule_row_parts(const sn_pass_ctx *cx, const sn_schedule_shap
     if (!cx->target->is_gpu || !sc->teams || !sc->shared || !sc->unroll || !ro.kept || !ro.again) return none;
     sn_team_rows of = team_of(&ro, sc);
     sn_row_parts parts = sn_schedule_team_parts(cx->target, &of, sc);
+    parts.both = ro.both;
     return parts.stay < sn_ceil_div(vectors_per_thread(&ro, sc), sc->unroll) ? parts : none;
 }
 
@@ -316,7 +320,8 @@ static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, con
         if (of.rows >= t->units) of.again = 0; /* a block has a row as a whole, of which the cache has a part */
         if (sc->cluster || sc->block_y > 1 || sn_mul_clamped(of.rows, bytes) < SN_TEAM_BYTES) return false;
         if (cluster ? bytes < SN_TEAM_ROW
-                    : of.rows >= t->units && !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.exchanges, of.again}))
+                    : of.rows >= t->units &&
+                          !sn_team_pays(t, &(sn_team_need){of.rows, bytes, of.exchanges, of.again, .together = false}))
             return false;
     }
     return sn_schedule_choose_team(cycles, t, &of, sc);
@@ -431,6 +436,26 @@ static void fill_turns(const sn_target *t, const rows *ro, sn_sched *sc) {
         sc->block_x /= 2;
 }
 
+/* Elements of a row that a thread has in registers, at most. */
+static uint32_t most_each(const rows *ro) {
+    if (is_packed(ro)) return SN_ROW_BYTES;
+    return ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS; /* halves widen */
+}
+
+/* Threads of a row that stays in registers are as many warps as it takes, not a power of two of them, where a multiprocessor has more rows at a
+ * time for it. */
+static void spare_threads(const sn_target *t, const rows *ro, sn_sched *sc) {
+    enum { FEWEST = 4 * SN_WARP };
+    uint32_t n = vectors_per_thread(ro, sc), most = sn_least(SN_ROW_VECTORS, most_each(ro) / sc->vector);
+    int64_t reach = row_reach(ro, sc);
+    if (!ro->kept || !has_room(ro) || sc->vector * ro->bytes < t->vector_bytes) return;
+    for (uint32_t u = n; u <= most; u++) {
+        uint32_t x = (uint32_t)sn_ceil_div(reach, (int64_t)u * sc->vector * SN_WARP) * SN_WARP;
+        if (x < FEWEST || ro->sh->rows * x < (int64_t)t->units * SN_IDLE_THREADS) continue;
+        if (SN_ROW_RESIDENT / x > SN_ROW_RESIDENT / sc->block_x) sc->block_x = x;
+    }
+}
+
 static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     const sn_target *t = cx->target;
     uint32_t threads = most_threads(t, sc);
@@ -450,15 +475,15 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once, ro->kept && !ro->stores);
         while (sc->block_x < threads) {
             uint32_t n = vectors_per_thread(ro, sc);
-            uint32_t most = is_packed(ro) ? SN_ROW_BYTES : ro->bytes <= 2 ? SN_ROW_REGS / 2 : SN_ROW_REGS;
-            bool too_long = n * sc->vector > most; /* halves widen */
-            too_long &= !ro->sh->scans;            /* more threads wait for each other longer */
+            bool too_long = n * sc->vector > most_each(ro);
+            too_long &= !ro->sh->scans; /* more threads wait for each other longer */
             bool idle = ro->sh->rows * sc->block_x < (int64_t)t->units * SN_IDLE_THREADS && n > 2;
             if (!too_long && !idle) break;
             sc->block_x *= 2;
         }
         if (sc->block_x > threads) sc->block_x = threads;
         if (ro->sh->scans && ro->bytes <= SN_BANK) fill_turns(t, ro, sc);
+        if (!ro->sh->scans && t->is_gpu) spare_threads(t, ro, sc);
     }
     if (!sc->block_y) {
         bool alone = !t->is_gpu || sc->block_x >= SN_ALONE_THREADS ||

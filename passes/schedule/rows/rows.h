@@ -13,13 +13,28 @@ bool sn_schedule_has_parts(const sn_module *m, const sn_schedule_shape *sh);
 /* A bound nest does the steps that stay in a loop of their own. */
 void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uint32_t nest, const sn_row_parts *parts,
                           const sn_sched *sched);
+/* What one of the parts of a reduction comes to. */
+enum { SN_JOINED_STATES = 8 };
+typedef struct sn_joined_part {
+    sn_val state[SN_JOINED_STATES];
+    uint32_t n;
+} sn_joined_part;
+sn_stmt sn_schedule_put_joined(sn_module *m, sn_kern k, sn_cursor at, const sn_comb *combs, uint32_t n_combs,
+                               const sn_joined_part *part, uint32_t n);
 /* Teams of blocks that share a row, of which the first two nests are a sum and squares, exchange both at once (meet_once.c): behind the first, bound
  * nest, how many elements a block has ... */
 sn_val sn_schedule_count_elements(sn_pass_ctx *cx, const sn_schedule_nest *nest, const sn_sched *sched);
 /* ... and, where all accesses are what they will be, the two nests become one reduction. */
 void sn_schedule_meet_once(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_val elements);
+/* Does the second nest take from between the two of them nothing but what its squares are about, and constants? */
+bool sn_schedule_stands_alone(const sn_module *m, const sn_schedule_shape *sh);
+/* ... or, of rows that stay in part, one that reads each step once. */
+void sn_schedule_read_once(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+/* Exponentials of f64 stay in shared memory in place of the elements of a softmax (keep_powers.c). */
+void sn_schedule_keep_powers(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sched);
 /* What of the rows is in registers is staged there. The nests of sh are the bound ones, in `body`. */
-void sn_schedule_hold_parts(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_stmt body, const sn_sched *sched);
+void sn_schedule_hold_parts(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt body,
+                            const sn_sched *sched);
 /* Class inner (rows.c): choose what is open in *sched. Fails where something pinned is impossible. */
 sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
 
