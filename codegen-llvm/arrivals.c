@@ -50,18 +50,30 @@ void sn_gen_expect(sn_gen *g, uint32_t bytes) {
     sn_em_end(&g->em, &first);
 }
 
+static void send_piece(sn_gen *g, lv remote, lv x, uint32_t bytes, lv theirs) {
+    lv args[3] = {number_of(g, remote), x, theirs};
+    if (bytes == 8)
+        sn_em_assembly(&g->em, g->em.cg->vd,
+                       "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];", "l,l,l,~{memory}",
+                       args, 3);
+    else
+        sn_em_assembly(&g->em, g->em.cg->vd,
+                       "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];", "l,r,l,~{memory}",
+                       args, 3);
+}
+
 void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to) {
     sn_em *em = &g->em;
     lv place[2] = {object(g, exchange(g)), to};
-    lv theirs = sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, place, 2);
-    lv args[3] = {number_of(g, remote), em_bitcast(em, x, bytes == 8 ? em->cg->i64 : em->cg->i32),
-                  number_of(g, theirs)};
-    if (bytes == 8)
-        sn_em_assembly(em, em->cg->vd, "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];",
-                       "l,l,l,~{memory}", args, 3);
-    else
-        sn_em_assembly(em, em->cg->vd, "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",
-                       "l,r,l,~{memory}", args, 3);
+    lv theirs = number_of(g, sn_em_call(em, "llvm.nvvm.mapa.shared.cluster", NULL, place, 2));
+    uint32_t each = bytes < 8 ? bytes : 8, n = bytes / each;
+    LLVMTypeRef piece = each == 8 ? em->cg->i64 : em->cg->i32;
+    lv pieces = em_bitcast(em, x, sn_em_shape(piece, n));
+    for (uint32_t k = 0; k < n; k++) {
+        lv offset = sn_gen_c32(g, k * each), one = pieces;
+        if (n > 1) one = LLVMBuildExtractElement(em->b, pieces, sn_gen_c32(g, k), "");
+        send_piece(g, LLVMBuildInBoundsGEP2(em->b, em->cg->i8, remote, &offset, 1, ""), one, each, theirs);
+    }
 }
 
 void sn_gen_wait(sn_gen *g) {

@@ -8,10 +8,10 @@
  * A state is one of a row, which the threads x have alike, or, inside of a block.x axis, one of a column, which the threads y do
  * (class outer). Those that have it alike send it, each to another block.
  *
- * How a block knows that all have arrived: states of 4 or 8 bytes are stored asynchronously and counted (arrivals.c): a
- * thread waits for the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that
- * is sent to it. For other states, and in blocks of several rows or columns, the cluster's barrier stands before the exchange,
- * in it and behind it.
+ * How a block knows that all have arrived: states of whole words, of one row or of all columns of the block, are stored asynchronously and counted
+ * (arrivals.c): a thread waits for the bytes of its own block's slots, for nothing else. No block ends too early: it waits for all that
+ * is sent to it. For other states, those of very many columns, and in blocks of several rows, the cluster's barrier stands before the exchange,
+ * in it and behind it, each time with a wait for all that threads have stored.
  */
 #include "codegen-llvm/gen.h"
 
@@ -51,6 +51,19 @@ static bool first_is_straight(const sn_gen *g) {
     return false;
 }
 
+/* Are all exchanges those of columns, whose threads x stand around them? */
+static bool columns_meet(const sn_gen *g) {
+    for (sn_stmt s = g->k->first; s.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        bool in_x = false;
+        if (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_CLUSTER) continue;
+        for (sn_stmt up = r->parent; up.i; up = sn_stmt_get(g->m, up)->parent)
+            in_x |= sn_stmt_get(g->m, up)->kind == SN_AXIS_BLOCK_X;
+        if (!in_x) return false;
+    }
+    return true;
+}
+
 void sn_gen_cluster_start(sn_gen *g) {
     g->rank = sn_em_ci(g->index, 0); /* of an axis of one block */
     if (g->cluster <= 1) return;
@@ -59,7 +72,7 @@ void sn_gen_cluster_start(sn_gen *g) {
     if (g->teams) sn_gen_team_start(g);
     g->block = LLVMBuildUDiv(g->em.b, id, size, "cluster");
     if (g->teams) return;
-    if (g->threads_y == 1) sn_gen_make_arrivals(g);
+    if (g->threads_y == 1 || columns_meet(g)) sn_gen_make_arrivals(g);
     call_void(g, "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned");
     g->cluster_waits = true;
     if (!first_is_straight(g)) all_started(g);
@@ -80,8 +93,10 @@ static slots slots_of(sn_gen *g) {
     lv x = LLVMBuildIntCast2(g->em.b, g->thread_x, g->em.cg->i32, 0, ""), y = x;
     if (g->threads_y > 1) y = LLVMBuildIntCast2(g->em.b, g->thread_y, g->em.cg->i32, 0, "");
     else y = sn_gen_c32(g, 0);
-    if (g->in_x) return (slots){.row = x, .sender = y, .rows = g->threads_x, .senders = g->threads_y};
-    return (slots){.row = y, .sender = x, .rows = g->threads_y, .senders = g->threads_x, .counted = g->threads_y == 1};
+    bool counted = g->arrivals.objects != NULL;
+    if (g->in_x)
+        return (slots){.row = x, .sender = y, .rows = g->threads_x, .senders = g->threads_y, .counted = counted};
+    return (slots){.row = y, .sender = x, .rows = g->threads_y, .senders = g->threads_x, .counted = counted};
 }
 
 static lv slot(sn_gen *g, const slots *sl, uint32_t k, lv block) {
@@ -123,6 +138,7 @@ static void receive(sn_gen *g, const sn_gen_states *st, const slots *sl, const u
 }
 
 void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met) {
+    enum { MOST_COUNTED = 8 << 10 }; /* bytes of slots, of which there are two areas then */
     if (g->cluster <= 1) return;
     if (g->teams) {
         sn_gen_team_reduce(g, st, x);
@@ -135,10 +151,11 @@ void sn_gen_cluster_reduce(sn_gen *g, const sn_gen_states *st, lv *x, bool met) 
         sl.offset[k] = total;
         sl.bytes[k] = 1;
         while (sl.bytes[k] < sn_dtype_bytes(st->dtypes[k]) * lanes[k]) sl.bytes[k] *= 2;
-        bytes += sl.bytes[k] * g->cluster;
-        sl.counted &= lanes[k] == 1 && sl.bytes[k] >= 4;
+        bytes += sl.bytes[k] * g->cluster * sl.rows;
+        sl.counted &= sl.bytes[k] >= 4;
         total += (sl.bytes[k] * g->cluster * sl.rows + 15) / 16 * 16;
     }
+    sl.counted &= total <= MOST_COUNTED;
     sl.base = sn_gen_cluster_area(g, 0, total);
     if (sl.counted) sl.base = sn_gen_in_turn(g, sl.base, sn_gen_cluster_area(g, 1, total));
     if (sl.counted && !met) sn_gen_barrier(g);

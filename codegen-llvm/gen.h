@@ -469,7 +469,7 @@ void sn_gen_make_arrivals(sn_gen *g);
 lv sn_gen_in_turn(sn_gen *g, lv even, lv odd);
 /* This block's part of the exchange is that many bytes. */
 void sn_gen_expect(sn_gen *g, uint32_t bytes);
-/* x, of 4 or 8 bytes, to `remote` in the memory of block number `to`, whose arrivals count it. */
+/* x, of 4 bytes or 8, or vectors of these, to `remote` in the memory of block number `to`, whose arrivals count it. */
 void sn_gen_send(sn_gen *g, lv remote, lv x, uint32_t bytes, lv to);
 void sn_gen_wait(sn_gen *g);
 

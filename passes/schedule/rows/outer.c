@@ -181,7 +181,7 @@ static void bound_registers(const sn_target *t, const sn_schedule_shape *sh, con
     if (blocks > 1) sc->min_blocks = (uint32_t)blocks;
 }
 
-static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+static void choose_outer(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     const sn_target *t = cx->target;
     bool open = !sc->vector && !sc->block_x;
     if (!sc->vector) {
@@ -198,7 +198,7 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
         sc->block_x =
             t->is_gpu ? sn_least(SN_COLUMN_THREADS, sn_pow2_ceil((sh->rows + sc->vector - 1) / sc->vector)) : 1;
     bool free = open && !sc->block_y && !sc->unroll && !sc->persistent && !sc->shared && !sc->cluster && !sc->teams;
-    if (free && sn_schedule_keep_columns(sc, cx, sh, co->bytes, sc->vector)) return;
+    if (free && sn_schedule_keep_columns(sc, cx, k, sh, co->bytes, sc->vector)) return;
     if (free && t->is_gpu) share(t, sh, sc);
     if (open && t->is_gpu) spread(t, sh, co, sc);
     if (open && t->is_gpu) join_columns(t, sh, co, sc);
@@ -213,8 +213,12 @@ static void choose_outer(sn_pass_ctx *cx, const sn_schedule_shape *sh, const col
 static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     columns co = look_at_columns(cx->m, sh);
     sc->cls = SN_SCHED_OUTER;
-    choose_outer(cx, sh, &co, sc);
+    choose_outer(cx, k, sh, &co, sc);
     SN_TRY(sn_schedule_check_teams(cx, k, sc));
+    sn_columns overlap;
+    bool may = sc->sectors && !sc->teams && sn_columns_overlap(&overlap, cx, k, sh);
+    sc->sectors = may && overlap.along % sc->vector == 0 &&
+                  sn_columns_own(&overlap, (int64_t)sc->vector * sc->block_x) < (int64_t)sc->vector * sc->block_x;
     bool open = sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc);
     if (open && sn_sched_cluster(sc) > 1) /* those of teams, too */
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
@@ -317,9 +321,25 @@ static sn_stmt open_tiles(sn_pass_ctx *cx, sn_kern k, int64_t tiles, const sn_sc
     return into;
 }
 
+/* The loops over tiles and threads; returns the first column of the thread. *mask: it is one of those; none: it always is. */
+static sn_ix open_columns(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt *into, const sn_sched *sc,
+                          sn_val *mask) {
+    sn_module *m = cx->m;
+    int64_t v = sc->vector, tile = v * sc->block_x;
+    sn_ix number;
+    *into = open_tiles(cx, k, sn_ceil_div(sh->rows, tile), sc, &number);
+    number = sn_ix_scale(m, number, sc->block_x);
+    number = sn_ix_add(m, number, put_loop(m, k, into, "x", sc->block_x, SN_AXIS_BLOCK_X));
+    if (sh->rows % tile == 0) return sn_ix_scale(m, number, v);
+    *mask = sn_put_in(m, sn_at_end(k, *into), sn_ix_scale(m, number, v), sn_ix_const(m, sh->rows));
+    return first_column(m, number, sh->rows, v);
+}
+
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
-    int64_t v = sc->vector, tile = v * sc->block_x, blocks = (sh->rows + tile - 1) / tile;
+    int64_t v = sc->vector;
+    sn_columns tiles;
+    if (sc->sectors) sn_columns_overlap(&tiles, cx, k, sh);
     sn_row_parts parts = sn_schedule_column_parts(cx, sh, sc);
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         sh->nests[i].parts = parts.stay > 0;
@@ -331,23 +351,21 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
         bind_open_rows(cx, k, &body, sh, sc);
         return;
     }
-    sn_ix number;
-    sn_stmt into = open_tiles(cx, k, blocks, sc, &number);
-    number = sn_ix_scale(m, number, sc->block_x);
-    number = sn_ix_add(m, number, put_loop(m, k, &into, "x", sc->block_x, SN_AXIS_BLOCK_X));
-    bool partial = sh->rows % tile != 0;
+    sn_stmt into = {0};
     sn_val mask = {0};
-    if (partial) mask = sn_put_in(m, sn_at_end(k, into), sn_ix_scale(m, number, v), sn_ix_const(m, sh->rows));
+    sn_axis lane = {0};
+    sn_ix column = sc->sectors ? sn_columns_open(cx, k, &tiles, &into, sh->rows / tiles.along, sc)
+                               : open_columns(cx, k, sh, &into, sc, &mask);
     sn_stmt columns = into;
-    sn_ix column = partial ? first_column(m, number, sh->rows, v) : sn_ix_scale(m, number, v);
     if (v > 1) {
-        sn_axis av = sn_axis_new(m, "v", sn_ix_const(m, v));
-        into = sn_put_loop(m, sn_at_end(k, into), av, SN_AXIS_VECTOR);
-        column = sn_ix_add(m, column, sn_ix_axis(m, av));
+        lane = sn_axis_new(m, "v", sn_ix_const(m, v));
+        into = sn_put_loop(m, sn_at_end(k, into), lane, SN_AXIS_VECTOR);
+        column = sn_ix_add(m, column, sn_ix_axis(m, lane));
     }
     for (uint32_t i = 0; i < body.n; i++) sn_stmt_insert(m, sn_at_end(k, into), body.at[i]);
     sn_schedule_subst_outer(cx, &body, sh, column);
     for (uint32_t i = 0; i < sh->n_nests && parts.stay; i++) sn_schedule_part_row(cx, k, sh, i, &parts, sc);
     keep(cx, k, sh, into, sc);
-    if (partial) sn_mask_accesses(cx, k, columns, mask, false);
+    if (mask.i) sn_mask_accesses(cx, k, columns, mask, false);
+    if (sc->sectors) sn_columns_mask(m, &tiles, columns, lane);
 }

@@ -18,7 +18,8 @@
  *   single halves                                 twice the instructions, and stores of parts of words
  *   exchange over y                               each step as much as some elements of a thread
  *   shared memory                                 each element is stored there and loaded again
- *   rows that begin anywhere                      a sector more for each line of a tile, of more than the L2 has 2.6
+ *   rows that begin anywhere                      a sector more for each line of a tile, of more than the L2 has 2.6; or what tiles have in common
+ *                                                 that store whole sectors (outer_sectors.c)
  *
  * Columns of few elements may be as many as threads of a block, each in the registers of one thread: no exchange, and all of it in
  * flight at once. Too few of them for all multiprocessors are left to threads that share them. Few columns that lie side by side and
@@ -35,6 +36,7 @@ typedef struct tile {
     uint32_t x, y, vector, unroll, cluster;
     int64_t steps;      /* elements of a thread along a column */
     bool shared, whole; /* whole: all columns that lie side by side, so that lines follow each other */
+    bool sectors;       /* it stores whole ones */
     double cost;
 } tile;
 
@@ -47,8 +49,19 @@ typedef struct keeper {
     double parts; /* sectors that a line takes more then: memory reads what is not written of one, the L2 has it */
     uint32_t states, values; /* bytes that the largest reduction carries of a column; how many values that is */
     uint32_t vector;         /* elements of the widest accesses */
+    sn_columns columns;
+    bool may_overlap; /* tiles may have columns in common */
     tile best;
 } keeper;
+
+static int64_t columns_of(const tile *ti) { return (int64_t)ti->x * ti->vector; }
+
+/* Tiles of all columns. */
+static int64_t tiles_of(const keeper *ke, const tile *ti) {
+    if (!ti->sectors) return sn_ceil_div(ke->sh->rows, columns_of(ti));
+    return ke->sh->rows / ke->columns.along *
+           sn_ceil_div(ke->columns.along, sn_columns_own(&ke->columns, columns_of(ti)));
+}
 
 /* Words of registers of a thread that keeps its elements: single halves take a word each, and so do those of which exponentials are
  * added up, all at once; of short columns, if threads meet between the nests. */
@@ -60,12 +73,12 @@ static double words_of(const keeper *ke, const tile *ti) {
 }
 
 /* Shared memory that threads meet in: a slot for each that no other one of its warp has a column with, and for each block of a
- * cluster. */
+ * cluster two, used in turn. */
 static int64_t slots_of(const keeper *ke, const tile *ti) {
     if (ti->y == 1 && ti->cluster == 1) return 0;
     int64_t column = (int64_t)ti->vector * ke->states, rows = ti->y;
     if (ti->x < SN_WARP && (ti->x & (ti->x - 1)) == 0) rows = sn_ceil_div(rows * ti->x, SN_WARP);
-    return ti->x * column * (rows + ti->cluster);
+    return ti->x * column * (ti->cluster > 1 ? rows + 2 * ti->cluster : rows);
 }
 
 /* Blocks that fit on a multiprocessor. */
@@ -93,11 +106,18 @@ static double meeting(const keeper *ke, const tile *ti) {
     return steps * ke->states / 4 * SN_COLUMNS_MEETING / 100.0 / own;
 }
 
+/* What tiles take longer that store whole sectors: narrow elements are more for each byte. */
+static double of_sectors(const keeper *ke, const tile *ti) {
+    double over = (double)ke->columns.over / (double)sn_columns_own(&ke->columns, columns_of(ti));
+    return 1 + SN_COLUMNS_OVER / 100.0 * SN_WORD / ke->bytes * over;
+}
+
 /* What long columns take besides. */
 static double of_long(const keeper *ke, const tile *ti) {
     double wide = ti->x * ti->vector * ke->bytes, cost = 1 + meeting(ke, ti);
     if (ti->whole) return cost;
-    if (ke->askew) cost *= 1 + ke->parts * SN_SECTOR / wide;
+    if (ti->sectors) cost *= of_sectors(ke, ti);
+    else if (ke->askew) cost *= 1 + ke->parts * SN_SECTOR / wide;
     for (double line = wide; line < SN_LINE; line *= 2) cost *= SN_COLUMNS_SECTOR / 100.0;
     return cost;
 }
@@ -106,7 +126,7 @@ static double cost_of(const keeper *ke, const tile *ti) {
     const sn_target *t = ke->t;
     double r = (double)residents(ke, ti), wide = ti->x * ti->vector * ke->bytes, threads = (double)ti->x * ti->y;
     if (r < 1 || (!ti->shared && words_of(ke, ti) > SN_KEPT_BYTES / 4 * 2)) return 0;
-    double blocks = (double)sn_ceil_div(ke->sh->rows, ti->x * ti->vector) * ti->cluster, all = blocks / (r * t->units);
+    double blocks = (double)tiles_of(ke, ti) * ti->cluster, all = blocks / (r * t->units);
     double waves =
         all < 1 ? 1 / (blocks / t->units < 1 ? blocks / t->units : 1) : (sn_waves(blocks, r * t->units) / all + 1) / 2;
     double own = ti->shared ? ti->unroll : (double)ti->steps;
@@ -121,15 +141,22 @@ static double cost_of(const keeper *ke, const tile *ti) {
     if (r * threads < SN_IDLE_THREADS) cost *= 1 + SN_COLUMNS_FEW / 100.0 * (SN_IDLE_THREADS / (r * threads) - 1);
     if (ti->vector * ke->bytes < SN_COLUMN_WORD) cost *= SN_COLUMNS_NARROW / 100.0;
     if (ke->is_short) {
-        if (ke->askew && wide <= SN_LINE) cost *= 1 + SN_SECTOR / wide;
+        if (ti->sectors) cost *= of_sectors(ke, ti);
+        else if (ke->askew && wide <= SN_LINE) cost *= 1 + SN_SECTOR / wide;
         return wide < 2 * SN_SECTOR ? cost * SN_COLUMNS_SECTOR / 100 : cost;
     }
     return cost * of_long(ke, ti);
 }
 
 static void weigh(keeper *ke, tile ti) {
-    ti.cost = cost_of(ke, &ti);
-    if (ti.cost > 0 && (ke->best.cost == 0 || ti.cost < ke->best.cost * 0.98)) ke->best = ti;
+    bool single = ti.vector * ke->bytes < SN_COLUMN_WORD && ke->values > 1; /* bound by what is computed of each */
+    bool over =
+        ke->may_overlap && !single && !ti.whole && sn_columns_own(&ke->columns, columns_of(&ti)) < columns_of(&ti);
+    for (uint32_t sectors = 0; sectors <= over; sectors++) {
+        ti.sectors = sectors;
+        ti.cost = cost_of(ke, &ti);
+        if (ti.cost > 0 && (ke->best.cost == 0 || ti.cost < ke->best.cost * 0.98)) ke->best = ti;
+    }
 }
 
 /* Steps in shared memory are whole turns of what is written out. */
@@ -222,7 +249,7 @@ static void weigh_clusters(keeper *ke, sn_pass_ctx *cx, uint32_t vector) {
     }
 }
 
-bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes,
+bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, uint32_t bytes,
                               uint32_t vector) {
     uint32_t widest;
     keeper ke = {.t = cx->target, .sh = sh, .bytes = bytes, .kept = sn_schedule_kept(&widest, cx->m, sh)};
@@ -234,6 +261,7 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     ke.parts = in_cache ? 1 : SN_COLUMNS_ASKEW / 100.0;
     look_at_states(&ke, cx->m, sh);
     ke.vector = vector;
+    ke.may_overlap = sn_columns_overlap(&ke.columns, cx, k, sh) && ke.columns.along % vector == 0;
     weigh_tiles(&ke, vector, 1);
     if (!ke.is_short) weigh_clusters(&ke, cx, vector);
     bool alone = ke.best.cost > 0 && ke.best.cluster == 1, worth = is_worth_it(&ke);
@@ -246,7 +274,7 @@ bool sn_schedule_keep_columns(sn_sched *sc, sn_pass_ctx *cx, const sn_schedule_s
     }
     if (!worth) return false;
     sc->vector = ke.best.vector, sc->block_x = ke.best.x, sc->block_y = ke.best.y, sc->unroll = ke.best.unroll;
-    sc->persistent = !ke.best.shared, sc->shared = ke.best.shared;
+    sc->persistent = !ke.best.shared, sc->shared = ke.best.shared, sc->sectors = ke.best.sectors;
     if (ke.best.cluster > 1) sc->cluster = ke.best.cluster;
     if (!sc->min_blocks && residents(&ke, &ke.best) > 1) sc->min_blocks = (uint32_t)residents(&ke, &ke.best);
     return true;
@@ -266,13 +294,14 @@ bool sn_columns_stay(const sn_target *t, int64_t columns, int64_t along, int64_t
 }
 
 /* A block may keep half a line, and a cluster lines, each of them a sector more where rows begin anywhere. Of f64 exponentials that are kept are not
- * computed again (stage.c). */
+ * computed again (stage.c). Where two blocks have room for a line those of a cluster wait little for each other, and are better than reading memory again. */
 bool sn_columns_dear(const sn_target *t, int64_t columns, int64_t along, int64_t elements, int64_t bytes) {
     enum { READINGS = 3, HALF = SN_LINE / 2 };
     int64_t room = t->shared_bytes / 2;
     if (!t->is_gpu || columns <= 0 || along <= 0 || elements <= 0 || bytes <= 0) return false;
     if (bytes / elements > SN_WORD || along * (bytes / elements) % SN_SECTOR == 0) return false;
-    if (tile_bytes(SN_LINE, along, elements, bytes) <= room) return false;
+    bool in_cache = sn_mul_clamped(columns, bytes) <= (int64_t)t->cache_bytes;
+    if (tile_bytes(SN_LINE, along, elements, bytes) <= (in_cache ? room : 2 * room)) return false;
     bool block = tile_bytes(HALF, along, elements, bytes) <= room;
     double cost = (block ? SN_COLUMNS_SECTOR : SN_COLUMNS_TOGETHER) / 100.0 * SN_COLUMNS_SHARED / 100.0;
     cost *= 1 + (double)SN_SECTOR / (block ? HALF : SN_LINE);
