@@ -255,11 +255,17 @@ lv sn_math_exp_over(sn_em *em, lv x, lv y) {
 
 /* ---- operations ---- */
 
-/* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. */
+/* coarse: the rounding of x log2 e costs |x| units in the last place, 88 at most. The square of 2^(x log2 e / 2), which is a normal number where the
+ * result is any: ex2 that keeps subnormal results is four instructions. */
+static lv exp_coarse(sn_em *em, lv x) {
+    lv half = em_mulc(em, x, LOG2_E_32 / 2), e = sn_math_exp2_normal(em, &half);
+    return em_mul(em, e, e);
+}
+
 lv sn_math_exp(sn_em *em, const lv *in) {
     lv x = in[0];
     if (em->term && !sn_em_is64(x)) return sn_math_exp_term(em, x);
-    if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
+    if (em->coarse && !sn_em_is64(x)) return exp_coarse(em, x);
     if (sn_em_is64(x) && em->cg->target->is_gpu) return exp_f64(em, x, false);
     return sn_math_exp_bounded(em, sn_em_is64(x) ? limit(em, x, -746, 710) : limit(em, x, -105, 89));
 }
@@ -316,7 +322,7 @@ static lv tanh_f32(sn_em *em, lv x) {
     lv a = em_abs(em, x), z = em_mul(em, x, x);
     lv twice = em_mulc(em, a, 2 * LOG2_E_32);
     if (!em->cg->target->is_gpu) twice = sn_em_fmin(em, twice, sn_em_f(em, a, 40));
-    lv e = sn_math_exp2_small(em, twice);
+    lv e = em->cg->target->is_gpu ? sn_math_exp2_normal(em, &twice) : sn_math_exp2_small(em, twice);
     lv far = em_fmac(em, sn_math_rcp_normal(em, em_addc(em, e, 1)), -2, sn_em_f(em, x, 1));
     lv near = em_fma(em, em_mul(em, z, sn_em_poly(em, z, TANH_32, SN_COUNT(TANH_32))), x, x);
     return em_select(em, em_less(em, a, 0.6), near, em_copysign(em, far, x));
@@ -363,13 +369,20 @@ lv sn_math_tanh_short(sn_em *em, const lv *in) {
 
 /* e^x, x <= 0. */
 static lv exp_of_negative(sn_em *em, lv x) {
-    if (em->coarse && !sn_em_is64(x)) return sn_math_exp2_small(em, em_mulc(em, x, LOG2_E_32));
     return sn_math_exp_bounded(em, sn_em_fmax(em, x, sn_em_f(em, x, sn_em_is64(x) ? -746 : -105)));
+}
+
+/* c / (c + c e^-x), c = 2^-24: the quotient by c is a normal number wherever the result is a number, the smallest included. e^-x is the square of h. */
+static lv sigmoid_coarse(sn_em *em, lv x) {
+    lv power = em_mulc(em, x, -LOG2_E_32 / 2), h = em_mulc(em, sn_math_exp2_normal(em, &power), 0x1p-12);
+    return em_mulc(em, sn_math_rcp_normal(em, em_fma(em, h, h, sn_em_f(em, x, 0x1p-24))), 0x1p-24);
 }
 
 /* e^-|x| never overflows, and keeps sigmoid of large negative numbers accurate. */
 lv sn_math_sigmoid(sn_em *em, const lv *in) {
-    lv x = in[0], e = exp_of_negative(em, em_neg(em, em_abs(em, x)));
+    lv x = in[0];
+    if (em->coarse && !sn_em_is64(x)) return sigmoid_coarse(em, x);
+    lv e = exp_of_negative(em, em_neg(em, em_abs(em, x)));
     lv r = sn_math_rcp_normal(em, em_addc(em, e, 1));
     return em_select(em, em_fcmp(em, LLVMRealOGE, x, sn_em_f(em, x, 0)), r, em_mul(em, e, r));
 }

@@ -1,8 +1,8 @@
 /* precision.c: which values of a kernel are needed only as exactly as a half-precision result shows.
  *
  * A value is coarse when everything it is used for ends in a store of f16 or bf16, and nothing on the way magnifies a
- * relative error: products, quotients, roots, tanh and its like, max and min, and reductions of them (a difference does,
- * where it cancels). The results of halves have 8 or 11 significant bits; an expansion of f32 with 17 good bits cannot be told
+ * relative error: products, quotients, roots, tanh and its like, max and min, sums of what is never negative, the sigmoid of such a number, and
+ * reductions of them (a difference does, where it cancels). The results of halves have 8 or 11 significant bits; an expansion of f32 with 17 good bits cannot be told
  * from an exact one in them. Tests, comparisons, logarithms, exponents and whatever is kept in f32 ask for more. One
  * walk backwards: users come after definitions, and a reduce after its region, whose yield stands before the uses of
  * its results.
@@ -17,10 +17,34 @@
 #include "codegen-llvm/gen.h"
 
 enum { DEPTH = 16 }; /* of statements that say what is never below 0 */
+enum { NEAR = 6 };   /* ... where each of them may ask two */
+
+/* Is v a number, or nan, that is never below 0, by what at most `depth` statements behind one another say? */
+static bool is_never_negative(const sn_gen *g, sn_val v, uint32_t depth) {
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    const sn_stmt_rec *s = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!s || !depth) return false;
+    switch ((int)s->op) {
+    case SN_LOP_CONST: return s->f >= 0;
+    case SN_LOP_ABS:
+    case SN_LOP_EXP:
+    case SN_LOP_SQRT:
+    case SN_LOP_RSQRT:
+    case SN_LOP_SIGMOID: return true;
+    case SN_LOP_CAST:
+        return sn_is_float(sn_val_get(g->m, s->in[0])->dtype) && is_never_negative(g, s->in[0], depth - 1);
+    case SN_LOP_ERF:
+    case SN_LOP_TANH: return is_never_negative(g, s->in[0], depth - 1);
+    case SN_LOP_MUL:
+    case SN_LOP_ADD: return is_never_negative(g, s->in[0], depth - 1) && is_never_negative(g, s->in[1], depth - 1);
+    case SN_LOP_MAX: return is_never_negative(g, s->in[0], depth - 1) || is_never_negative(g, s->in[1], depth - 1);
+    default: return false;
+    }
+}
 
 /* Does the operation hand a relative error on without magnifying it? */
-static bool hands_on(sn_lop op) {
-    switch ((int)op) {
+static bool hands_on(const sn_gen *g, const sn_stmt_rec *s) {
+    switch ((int)s->op) {
     case SN_LOP_NEG:
     case SN_LOP_ABS:
     case SN_LOP_MUL:
@@ -37,6 +61,8 @@ static bool hands_on(sn_lop op) {
     case SN_LOP_ATAN:
     case SN_LOP_ASINH:
     case SN_LOP_SELECT: return true;
+    case SN_LOP_SIGMOID: return is_never_negative(g, s->in[0], NEAR);
+    case SN_LOP_ADD: return is_never_negative(g, s->in[0], NEAR) && is_never_negative(g, s->in[1], NEAR);
     default: return false;
     }
 }
@@ -51,7 +77,7 @@ static bool use_is_coarse(const sn_gen *g, const sn_stmt_rec *s, uint32_t operan
         for (uint32_t c = 0; c < reduce->n_combs; c++) plain &= sn_combs[reduce->combs[c]].states == 1;
         return plain && g->coarse[reduce->result.i + operand];
     }
-    default: return hands_on(s->op) && (s->op != SN_LOP_SELECT || operand > 0) && g->coarse[s->result.i];
+    default: return g->coarse[s->result.i] && hands_on(g, s) && (s->op != SN_LOP_SELECT || operand > 0);
     }
 }
 

@@ -144,7 +144,21 @@ static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
     return any;
 }
 
-/* What lies as the stores do is on its way with the rest, too: a body that loads it waits for it once more. */
+/* Does it walk the loops in the order in which the stores do, those left out along which it stays where it is? */
+static bool walks_alike(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    uint32_t n = 0;
+    if (w->at[0] != b->stored.at[0] || turns_round(b, w)) return false;
+    for (uint32_t k = 0; k < b->stored.n; k++) {
+        uint32_t p = b->stored.at[k];
+        if (!w->strides[p]) continue;
+        if (n == w->n || w->at[n++] != p) return false;
+    }
+    for (uint32_t p = 0; p < b->n; p++) n += b->stored.strides[p] == 0 && w->strides[p] != 0;
+    return n == w->n;
+}
+
+/* What lies as the stores do is on its way with the rest, too: a body that loads it waits for it once more, also where rows of the
+ * result share it, and it is in the L2. */
 static void stage_alike(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer) {
     for (sn_stmt s = sn_region_first(m, k, outer->at[outer->n - 1]); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
@@ -152,12 +166,14 @@ static void stage_alike(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
         sn_schedule_walk *w = &b->loads[b->n_staged];
         if (r->op != SN_LOP_LOAD || r->has_mask || !find_walk(w, m, b, outer, r) || sn_kern_stores(m, k, r->buf))
             continue;
-        bool alike = w->n == b->stored.n && !turns_round(b, w);
-        for (uint32_t i = 0; i < w->n && alike; i++) alike = w->at[i] == b->stored.at[i];
         int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        alike &= all >= SN_TILE_WORD;
-        for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
-        if (alike && sn_buf_bytes(m, r->buf) >= all) b->staged[b->n_staged++] = s;
+        if (!walks_alike(b, w)) continue;
+        bool shared = false;
+        for (uint32_t p = 0; p < b->n; p++) {
+            if (w->strides[p]) all = sn_mul_clamped(all, b->extents[p]);
+            shared |= !w->strides[p] && b->extents[p] > 1;
+        }
+        if ((!shared || all >= SN_BRICK_ALIKE) && sn_buf_bytes(m, r->buf) >= all) b->staged[b->n_staged++] = s;
     }
 }
 
@@ -338,17 +354,18 @@ void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_s
 
 /* ---- sizes ---- */
 
-/* What a byte takes that such bricks move, in parts of what it takes in a copy. The L2 has time for not much more than a copy of memory: sectors of
- * which two bricks load a part count twice, wherever they come from, and so does what is beyond a brick; those that two bricks store in part cost
- * BRICK_SPLIT. Short runs are pages of memory opened for little, and the fewer bricks a multiprocessor has, the longer it waits for the last ones.
- * Those that it has at a time begin together: of few turns of them the first loads while nobody stores, and the last stores while nobody loads. */
+/* What a byte takes that such bricks move, in parts of what it takes in a copy. Sectors of which two bricks load a part come from the L2 the second time,
+ * and so does half of what is beyond a brick; those that two bricks store in part cost half of BRICK_SPLIT. Short runs are pages of memory opened for little,
+ * of loads for more than of stores, and the fewer bricks a multiprocessor has, the longer it waits for the last ones. Those that it has at a time begin
+ * together: of few turns of them the first loads while nobody stores, and the last stores while nobody loads. A small one waits for as long as others
+ * before it moves anything. */
 static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     uint32_t last;
     double loaded = 0, stored = (double)sn_schedule_brick_run(b, &b->stored) * b->least, idle = 1;
     double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
     for (uint32_t i = 0; i < b->n_across; i++) {
         double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
-        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += 2 * SN_SECTOR / run / b->n_across;
+        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_across;
         if (!loaded || run < loaded) loaded = run;
     }
     for (uint32_t p = 0; p < b->n; p++) {
@@ -357,9 +374,9 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
         idle *= parts * (double)b->sides[p] / (double)b->extents[p];
     }
     double row = more > 0 ? stored / (double)b->sides[last] * (double)b->extents[last] : stored;
-    if (more > 0) cost += more / (double)b->sides[last];
-    if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row / (more > 0 ? 2 : 1);
-    cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE / stored + (idle - 1) / 4;
+    if (more > 0) cost += more / (double)b->sides[last] / 2;
+    if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row / (more > 0 ? 4 : 2);
+    cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE_STORED / stored + (idle - 1) / 4;
     double together = (double)cx->target->shared_bytes / (double)(shared_bytes(cx->m, b) + SN_SHARED_SYSTEM);
     double most = (double)cx->target->unit_threads / SN_TILE_THREADS;
     double turns = bricks / (cx->target->units * (together < most ? together : most));
@@ -548,6 +565,28 @@ static bool fills_squares(const sn_schedule_brick *b, int64_t extent) {
     return extent * 100 >= sn_ceil_div(extent, side) * side * SN_SQUARES_FULL;
 }
 
+/* Elements that the load finds in order, of loops that do not make the side of the stores: what `join-axes` makes the other side of a tile of. */
+static int64_t loaded_side(const sn_schedule_brick *b, const sn_schedule_walk *w) {
+    int64_t side = 1;
+    for (uint32_t k = 0; k < w->n && side < 2 * SN_LINE / b->widest; k++) {
+        for (uint32_t i = 0; i < b->stored.n && b->stored.at[i] != w->at[0]; i++)
+            if (b->stored.at[i] == w->at[k]) return side;
+        side = sn_mul_clamped(side, b->extents[w->at[k]]);
+    }
+    return side;
+}
+
+/* Does a tile of whole vectors of bytes or halves leave few of its lanes without an element? Where one side is short, the other is so much longer (tile.c). */
+static bool fills_wide_tiles(const sn_schedule_brick *b, int64_t loaded, int64_t stored) {
+    int64_t side = 2 * SN_LINE / b->widest, across = sn_pow2_ceil(loaded), along = sn_pow2_ceil(stored);
+    if (side > SN_TILE_MOST_SIDE) side = SN_TILE_MOST_SIDE;
+    if (across > side) across = side;
+    if (along > side * side / across) along = side * side / across;
+    across = sn_pow2_ceil(loaded) < side * side / along ? sn_pow2_ceil(loaded) : side * side / along;
+    double full = (double)loaded / (double)(sn_ceil_div(loaded, across) * across);
+    return full * (double)stored / (double)(sn_ceil_div(stored, along) * along) * 100 >= SN_TILE_WIDE_FULL;
+}
+
 /* Do the widest accesses begin all rows that class tile stores, with eight lanes? */
 static bool stores_wide(const sn_schedule_brick *b) {
     enum { LANES = 8 };
@@ -566,11 +605,15 @@ static bool is_better_off(const sn_schedule_brick *b, const sn_schedule_walk *w)
     if (b->widest >= SN_TILE_WORD && !(fills_tiles(b, loaded) && fills_tiles(b, stored))) return false;
     uint32_t whole = sn_least(whole_vector(b, w), whole_vector(b, &b->stored));
     bool narrow = b->widest < SN_TILE_WORD && b->least < SN_TILE_WORD;
+    if (whole > 1 && whole * b->widest >= SN_TILE_WORD && narrow && !fills_wide_tiles(b, loaded_side(b, w), stored))
+        return false;
     if (whole > 1 && whole * b->widest >= SN_TILE_WORD)
         return sectors || whole * b->widest >= (narrow ? SN_BRICK_NARROW_VECTOR : SN_BRICK_VECTOR);
     if (narrow)
         return side >= SN_TILE_LEAST_SIDE && stores_wide(b) && fills_squares(b, stored) &&
                b->sides[w->at[0]] < b->extents[w->at[0]];
+    /* A brick has whole rows of 8 bytes, and stores words of what is loaded by bytes as it stores others. */
+    if (b->widest > SN_BANK || b->widest < SN_TILE_WORD) return false;
     return side >= SN_TILE_SMALL_AXIS && sectors;
 }
 

@@ -163,7 +163,9 @@ static bool is_aligned(const sn_schedule_brick *whole, const sn_schedule_brick_p
 /* Lanes go from run to run, and each run begins an odd number of elements behind the one before it; or lanes meet in banks that have the time, which
  * those of bytes have not: a word takes four loads of them. */
 static bool spreads(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w) {
-    if (q->common != 1 || !q->n_runs || q->runs[0] != b->stored.at[0]) return false;
+    enum { BANK = 4 };
+    if (!q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common]) return false;
+    if (q->common > 1 && q->common * q->bytes > BANK) return false;
     return q->bytes > 1 || w->strides[q->runs[0]] % 2;
 }
 
@@ -186,6 +188,13 @@ static void choose_pieces(const sn_schedule_brick *b, const sn_schedule_brick *w
     if (spreads(b, q, w) && most == PIECE && q->v * bytes < PIECE && q->length * bytes >= SN_BRICK_RUN) {
         q->v = PIECE / bytes;
         q->anywhere = q->spread = true;
+        return;
+    }
+    /* Lanes that have several words of a run meet in few banks, wherever runs begin. */
+    if (q->common * bytes >= 2 * SN_TILE_WORD && most == PIECE && q->v * bytes < PIECE &&
+        q->length * bytes >= SN_BRICK_RUN && !steps_over(b, q, w)) {
+        q->v = PIECE / bytes;
+        q->anywhere = !is_aligned(whole, q, w, q->v);
         return;
     }
     if (q->v == 1 || is_aligned(whole, q, w, q->v)) return;

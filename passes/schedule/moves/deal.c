@@ -312,7 +312,8 @@ static int64_t run_length(const sn_schedule_deal *d) {
 static bool is_odd(const sn_schedule_deal *d) {
     if (common_piece(d) * d->bytes >= SN_DEAL_WHOLE || d->bytes > SN_TILE_WORD) return false;
     int64_t run = run_length(d) * d->bytes;
-    return d->bytes == SN_TILE_WORD ? d->n > 1 && run <= SN_DEAL_WIDE_RUN : run <= SN_DEAL_RUN;
+    return d->bytes == SN_TILE_WORD ? d->n > 1 && run <= SN_DEAL_WIDE_RUN
+                                    : run <= (d->bytes == 1 ? SN_DEAL_BYTE_RUN : SN_DEAL_RUN);
 }
 
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_deal *d) {
@@ -341,7 +342,8 @@ sn_status sn_schedule_deal_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_ke
     if (open && !pays(cx, &d)) return SN_OK;
     sc.cls = SN_SCHED_DEAL;
     if (!sc.block_x) sc.block_x = SN_DEAL_THREADS;
-    if (!sc.vector) sc.vector = sn_least(d.axes > 2 ? SN_DEAL_PIECE : SN_DEAL_LANES, SN_DEAL_PIECE / d.bytes);
+    if (!sc.vector)
+        sc.vector = sn_least(d.axes > 2 || d.bytes == 1 ? SN_DEAL_PIECE : SN_DEAL_LANES, SN_DEAL_PIECE / d.bytes);
     if (!sc.tile_m) sc.tile_m = SN_DEAL_BLOCK / d.bytes;
     sc.block_y = 1;
     if (!sc.min_blocks && d.n <= SN_DEAL_FEW) sc.min_blocks = SN_DEAL_RESIDENT * SN_DEAL_THREADS / sc.block_x;

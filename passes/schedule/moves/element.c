@@ -135,6 +135,12 @@ static bool crosses_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh, con
     return cx->target->is_gpu && !sh->n_nests && (fl->flat >= by_lanes || waits_twice(fl));
 }
 
+/* Bytes or halves made of words that lie otherwise: each lane loads its own whatever the vector is, and several together are one store. */
+static bool stores_less_than_words(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, uint32_t v) {
+    if (!cx->target->is_gpu || sh->n_nests || sh->windows || sh->scans || !fl->stored) return false;
+    return v * fl->stored < SN_RUNS_WIDE && fl->not_flat >= SN_RUNS_WIDE;
+}
+
 static bool is_short(const sn_schedule_shape *sh) {
     return sh->ops <= SN_FEW_OPS && sh->instructions <= SN_FEW_INSTRUCTIONS;
 }
@@ -479,6 +485,7 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         int64_t row = sh->outer.n > 1 ? sn_last_outer_extent(cx, sh) : 0;
         if (row && !cx->target->is_gpu) v = row_vector(sh, fl, row, v);
         else if (row && !across) v = sn_least(v, sn_pow2_divisor(row));
+        if (stores_less_than_words(cx, sh, fl, v)) v = SN_RUNS_WIDE / fl->stored;
         if (cx->target->is_gpu && sh->n_nests && sh->outer.n) v = aligned_steps(cx->m, sh, v);
         if (cx->target->is_gpu && sh->windows) v = 1; /* lanes read neighbours, whatever the step */
         int64_t full = cx->target->is_gpu ? (int64_t)sc->block_x * cx->target->units : 1; /* vectors */

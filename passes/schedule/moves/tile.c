@@ -86,7 +86,8 @@ static bool is_of_lines(sn_module *m, const sn_schedule_shape *sh, const sn_stmt
 
 static void sort_accesses(sn_schedule_tile *t, const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
-    t->vector = t->lanes = MOST_VECTOR;
+    t->vector = MOST_VECTOR;
+    t->lanes = MOST_PINNED;
     t->rows_meet = t->columns_meet = t->ragged = true;
     while (extent_at(m, sh, t->along) % t->lanes) t->lanes /= 2;
     while (extent_at(m, sh, t->along) % t->vector || extent_at(m, sh, t->across) % t->vector) t->vector /= 2;
@@ -100,6 +101,7 @@ static void sort_accesses(sn_schedule_tile *t, const sn_pass_ctx *cx, sn_kern k,
             t->rows_meet &= stride(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
             bound_vector(&t->lanes, m, sh, r, t->along);
+            while (t->lanes * bytes > WIDEST && t->lanes > 1) t->lanes /= 2;
         } else if (can_stage(m, k, sh, t, r)) {
             t->staged[t->n_staged++] = s;
             t->bytes += bytes;

@@ -17,7 +17,7 @@ typedef struct sn_schedule_tile {
     bool rows_meet;    /* direct accesses: what follows a row along is the next one across */
     bool columns_meet; /* staged accesses: what follows a column across is the next one along */
     uint32_t vector;   /* largest one that divides both extents and leaves those accesses aligned */
-    uint32_t lanes;    /* the same for `along` and direct accesses alone */
+    uint32_t lanes;    /* the same for `along` and direct accesses alone, none of which is wider than one instruction */
     /* Squares need not fit: narrow elements, which are loaded from anywhere; the last one along ends the storage. */
     bool ragged;
 } sn_schedule_tile;

@@ -21,6 +21,9 @@
  * them in their aligned pieces: what does not end the last line of all has something behind it, and that is loaded element by
  * element. Vectors of the body have as many lanes as fit there.
  *
+ * They have no more than the widest access of the body takes at once, either: bytes that are stored as f64 by eight lanes would be four stores,
+ * each of which has a part of a sector for each thread.
+ *
  * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it
  * is at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.
  */
@@ -302,7 +305,7 @@ void sn_schedule_tile_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn
     tile t = {.cx = cx, .m = m, .k = k, .sh = sh, .threads = sc->block_x, .unroll = sc->unroll, .v = sc->vector};
     sn_schedule_find_tile(&t.tile, cx, k, sh);
     t.runs = sc->runs;
-    t.lanes = t.runs && t.tile.lanes < t.v ? t.tile.lanes : t.v;
+    t.lanes = t.tile.lanes < t.v ? t.tile.lanes : t.v;
     t.across = sc->block_y;
     t.along = t.threads * t.unroll * t.v * t.v / t.across;
     t.n_across = sn_ix_value(m, sn_stmt_extent(m, sh->outer.at[t.tile.across]));
