@@ -11,10 +11,11 @@
  * Legality: always; columns of a product are products of columns. -0.0 is what an addition leaves everything as it is by. Which: on a GPU,
  * products of which each has to be in memory anyway, because another product, a slice or a concatenation is made of it: what stands
  * behind others is made where their sums are, and would have to read these from memory instead. Columns begin where the widest accesses
- * do. Steps of a repeat and branches keep theirs: `gates` wants the former apart, and moving a product out of the latter would have it
- * computed always. Cost: linear, but that each product looks through the views behind it, and each weight is found once more.
+ * do. Steps of a repeat and branches keep theirs: `gates` wants the former apart, and the latter may not be taken. Cost: linear, but
+ * that each product looks through the views behind it, and each weight is found once more.
  */
 #include "ir/graph/build.h"
+#include "ir/graph/repeat.h"
 #include "passes/graph/rewrite.h"
 
 enum { MOST_LOOKED_AT = 64, MOST_MADE_OF = 64 }; /* nodes behind a product; of a constant */
@@ -43,6 +44,7 @@ typedef struct joining {
     sn_graph_ir old;
     uint8_t *live, *is_output;
     uint8_t *constant; /* how many nodes it is made of, its own included; 0: it is none, or of too many */
+    sn_repeat_scopes scopes;
     uint32_t *users;   /* by node: index + 1 into `all` */
     SN_VEC(user) all;
     SN_VEC(member) members;
@@ -127,7 +129,7 @@ static sn_nd bias_of(const joining *j, const member *e, sn_nd sum) {
 static bool is_member(const joining *j, const sn_target *t, sn_nd x, member *e) {
     const sn_node_rec *n = old_node(j, x);
     uint32_t looked = 0;
-    if (n->op != SN_OP_MATMUL || !sn_is_float(n->type.dtype) || n->type.rank < 2) return false;
+    if (n->op != SN_OP_MATMUL || !sn_is_float(n->type.dtype) || n->type.rank < 2 || j->scopes.of[x.i]) return false;
     const sn_node_rec *w = old_node(j, n->in[1]);
     if (j->constant[n->in[0].i] || !j->constant[n->in[1].i] || w->type.rank != 2) return false;
     if (sn_node_attr(j->m, x, SN_ATTR_SCHEDULE) || sn_node_attr(j->m, x, SN_ATTR_ONLINE)) return false;
@@ -247,17 +249,11 @@ static sn_nd rule(sn_pass_ctx *cx, sn_nd x) {
 
 static void *zeros(sn_pass_ctx *cx, size_t size) { return sn_zalloc(cx->scratch, cx->m->graph.nodes.count * size); }
 
-static bool has_branches(const sn_module *m) {
-    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
-        if (sn_node_get(m, x)->op == SN_OP_COND) return true;
-    return false;
-}
-
 sn_status sn_pass_join_products(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (!cx->target->is_gpu || m->kernels.n || m->graph.nodes.count <= 1) return SN_OK;
-    if (m->graph.repeats || has_branches(m)) return SN_OK;
     joining j = {.m = m, .old = m->graph};
+    SN_TRY(sn_repeat_scopes_find(&j.scopes, m, cx->scratch));
     j.live = zeros(cx, sizeof *j.live), j.constant = zeros(cx, sizeof *j.constant);
     j.is_output = zeros(cx, sizeof *j.is_output), j.users = zeros(cx, sizeof *j.users);
     sn_graph_live(m, j.live);
