@@ -16,9 +16,11 @@
  */
 #include "ir/graph/build.h"
 #include "ir/graph/repeat.h"
+#include "passes/base/nest.h"
 #include "passes/graph/rewrite.h"
 
 enum { MOST_LOOKED_AT = 64, MOST_MADE_OF = 64 }; /* nodes behind a product; of a constant */
+enum { TOGETHER = 3 };                           /* products of one attention */
 
 typedef struct user {
     sn_nd by;
@@ -29,12 +31,13 @@ typedef struct user {
 typedef struct member {
     sn_nd product, whole, bias; /* bias none: there is none */
     int64_t columns, start;
+    int64_t bytes;        /* of the result; 0: nobody knows */
     uint32_t next, group; /* next member of the group, index + 1; group: index + 1 */
 } member;
 
 typedef struct group {
     uint32_t first, last, n; /* indices + 1 of members */
-    int64_t columns;
+    int64_t columns, bytes;
     bool biased;
     sn_nd joined; /* in the new graph, once it is there */
 } group;
@@ -45,7 +48,7 @@ typedef struct joining {
     uint8_t *live, *is_output;
     uint8_t *constant; /* how many nodes it is made of, its own included; 0: it is none, or of too many */
     sn_repeat_scopes scopes;
-    uint32_t *users;   /* by node: index + 1 into `all` */
+    uint32_t *users; /* by node: index + 1 into `all` */
     SN_VEC(user) all;
     SN_VEC(member) members;
     SN_VEC(group) groups;
@@ -136,6 +139,7 @@ static bool is_member(const joining *j, const sn_target *t, sn_nd x, member *e) 
     *e = (member){.product = x, .whole = x};
     if (!sn_ix_is_const(j->m, w->type.shape[1], &e->columns) || !sn_ix_is_const(j->m, w->type.shape[0], &(int64_t){0}))
         return false;
+    if (sn_type_static(j->m, &n->type, &e->bytes)) e->bytes = sn_mul_clamped(e->bytes, sn_dtype_bytes(n->type.dtype));
     if (e->columns < 1 || e->columns * sn_dtype_bytes(n->type.dtype) % t->vector_bytes) return false;
     sn_nd sum = only_user(j, x);
     e->bias = bias_of(j, e, sum);
@@ -150,11 +154,18 @@ static bool may_join(const joining *j, const member *a, const member *b) {
            sn_node_precision(j->m, a->product) == sn_node_precision(j->m, b->product);
 }
 
+/* Does the group take the member in? Results that the cache does not hold are those of one attention: what later ones read is best
+ * made shortly before. */
+static bool has_room(const group *g, const sn_target *t, const member *e) {
+    return g->n < TOGETHER || g->bytes + e->bytes <= (int64_t)t->cache_bytes / 2;
+}
+
 /* The member goes to the group of the last one with the same operand, or opens one. by: by operand, index + 1 of that group. */
-static void put_member(joining *j, sn_arena *a, uint32_t *by, member e) {
+static void put_member(joining *j, sn_pass_ctx *cx, uint32_t *by, member e) {
+    sn_arena *a = cx->scratch;
     uint32_t *place = &by[old_node(j, e.product)->in[0].i];
     group *g = *place ? &j->groups.at[*place - 1] : NULL;
-    if (!g || !may_join(j, &j->members.at[g->last - 1], &e)) {
+    if (!g || !has_room(g, cx->target, &e) || !may_join(j, &j->members.at[g->last - 1], &e)) {
         SN_PUSH(a, &j->groups, (group){0});
         *place = j->groups.n;
         g = &j->groups.at[*place - 1];
@@ -166,6 +177,7 @@ static void put_member(joining *j, sn_arena *a, uint32_t *by, member e) {
     else g->first = j->members.n;
     g->last = j->members.n;
     g->columns += e.columns;
+    g->bytes += e.bytes;
     g->biased |= e.bias.i != 0;
 }
 
@@ -175,7 +187,7 @@ static bool find_groups(joining *j, sn_pass_ctx *cx) {
     bool any = false;
     member e;
     for (sn_nd x = {1}; x.i < j->old.nodes.count; x.i++)
-        if (j->live[x.i] && is_member(j, cx->target, x, &e)) put_member(j, a, by, e);
+        if (j->live[x.i] && is_member(j, cx->target, x, &e)) put_member(j, cx, by, e);
     for (uint32_t i = 0; i < j->members.n; i++) {
         const group *g = &j->groups.at[j->members.at[i].group - 1];
         if (g->n < 2) continue;
