@@ -93,7 +93,7 @@ static sn_nd only_user(const joining *j, sn_nd x) {
 static bool is_passed(const joining *j, sn_nd x, sn_nd of) {
     const sn_node_rec *n = old_node(j, x);
     double value;
-    if (sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_COPY) return true;
+    if (sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_COPY || n->op == SN_OP_NEG) return true;
     if (n->op == SN_OP_CAST) return sn_dtype_widens(old_node(j, of)->type.dtype, n->type.dtype);
     return (n->op == SN_OP_MUL || n->op == SN_OP_DIV) && sn_nd_eq(n->in[0], of) &&
            sn_is_uniform(j->m, n->in[1], &value);
