@@ -18,16 +18,14 @@
  * numbers. A scatter into rows that stay in the cache of a core, or in the shared memory of a block, remains one, of f32 for halves, and `to-loops`
  * combines parts of it (base/scatter.c, lower/scatter.c).
  */
-#include "passes/base/nest.h"
 #include "passes/base/scatter.h"
 #include "passes/graph/decompose.h"
 
 #include "ir/graph/build.h"
 #include "ir/ops/scalar.h"
 
-/* Updates of a group, each of which is added up for all of them; groups of a group of these, which are few: there launches take longer.
- * EVEN: what is no whole group is few. */
-enum { RUN = 16, GROUPS = 64, EVEN = 8 };
+/* Updates of a group, each of which is added up for all of them; groups of a group of these, which are few: there launches take longer. */
+enum { RUN = 16, GROUPS = 64 };
 
 static sn_nd node(sn_module *m, sn_op op, sn_nd x, sn_nd y, sn_nd z) {
     sn_nd in[3] = {x, y, z};
@@ -136,16 +134,8 @@ static sn_nd sums_of_runs(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t
     return g.n * g.run > count ? sn_graph_slice(m, v, 0, 0, count, 1) : v;
 }
 
-/* As many as can be, but where the groups that come out are one group: then these are as many as can be, since each has its own width to
- * look through for each of its own. */
-static int64_t run_of(int64_t count, int64_t most) {
-    int64_t last = sn_ceil_div(sn_ceil_div(count, most), EVEN) * EVEN;
-    if (count <= most) return count;
-    return most == GROUPS && last <= most ? (last > RUN ? last : RUN) : most;
-}
-
 static groups groups_of(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t count, int64_t most) {
-    groups g = {.run = run_of(count, most)};
+    groups g = {.run = count < most ? count : most};
     g.n = (count + g.run - 1) / g.run;
     int64_t more = g.n * g.run - count;
     sn_ix sizes[] = {sn_ix_const(m, g.n), sn_ix_const(m, g.run), sn_type_of(m, x)->shape[1]};
