@@ -1,7 +1,7 @@
 /* pipelines.c: the order of the passes, once. The library, the tool and reproducers all read these strings.
  *
  * simplify runs again after decompose because decompositions bring literal operands; join-parts wants views that are simple, and composites whole; simplify-index after fuse and
- * collapse, which rewrite axes. fold-scale sees norms as what they are made of; layout moves views away from what it
+ * collapse, which rewrite axes. fold-scale sees norms as what they are made of, and join-products what is left behind a product; layout moves views away from what it
  * makes, and choose sees what stands behind a product as it will be fused; gates has what choose leaves alone. distribute makes rows that fuse can merge, and
  * split-quotients loops; small-matrices and write-parts straight-line code.
  * hoist-factor and mixed-order-reduction look at kernels that are fused; mixed-order-reduction goes before collapse,
@@ -15,7 +15,7 @@
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                               \
-    "simplify,join-parts,choose-conv,decompose,simplify,windows,fold-scale,layout,attention,choose,gates,to-loops,"      \
+    "simplify,join-parts,choose-conv,decompose,simplify,windows,fold-scale,join-products,layout,attention,choose,gates,to-loops,"      \
     "simplify-index,drop-units,reorder,distribute,split-quotients,small-matrices,write-parts,simplify-index,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
     "reorder-reductions,short-rows,interchange,collapse,split-groups,split-digits,simplify-index,keep-terms,online-softmax,store-across,finish-results,split-reduction,"       \
     "split-scan,join-axes,unroll-and-jam,schedule,keep-private,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"

@@ -12,7 +12,7 @@
  * Which: any number of kernels that are alike (ir/loop/alike.h: one piece of code does them all), as far as the
  * parameters of a launch and temporaries in the cache allow. Kinds of kernels that are not alike share a launch when
  * all but one of them fill less than one wave of blocks, only that one keeps something in shared memory (a block gets
- * what all segments ask for), and `last-block-reduce` has no use for any of them that touches temporaries. So that more
+ * what all segments ask for), none has pipes or matrix instructions (a kernel's header says what these need), and `last-block-reduce` has no use for any of them that touches temporaries. So that more
  * kernels are alike, elementwise ones get the threads of the widest of their level, and the test of the last block even
  * where it is full; it goes again where nobody needs it.
  *
@@ -25,6 +25,8 @@
 #include <stdlib.h>
 
 #include "ir/loop/alike.h"
+#include "ir/loop/box.h"
+#include "ir/loop/mma.h"
 #include "passes/fuse/last_block_reduce.h"
 #include "passes/schedule/base/constants.h"
 
@@ -39,6 +41,7 @@ typedef struct member {
     bool shared;            /* it keeps something in shared memory, and takes it for the blocks of the whole launch */
     bool tail;              /* it may become the tail of a kernel, or have one (`last-block-reduce`) */
     bool wide;              /* it touches more temporaries than it pays to keep: it stays where it is */
+    bool ahead;             /* it has pipes or matrix instructions, and is one program with its like alone */
     sn_stmt guard;          /* that this pass has put in */
     sn_alike alike;
 } member;
@@ -71,10 +74,14 @@ static void measure(batcher *b, member *e) {
             e->temp_bytes += sn_buf_bytes(b->m, k->params.at[i]);
     for (uint32_t i = 0; i < k->locals.n; i++)
         e->shared = e->shared || sn_buf_get(b->m, k->locals.at[i])->scope == SN_BUF_SHARED;
-    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) e->n_stmts++;
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(b->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, s);
+        e->n_stmts++;
+        e->ahead = e->ahead || r->pipe || r->mma;
+    }
 }
 
-/* One grid nest of constant size, nothing beside or behind it, no clusters, no scans, nothing posted. */
+/* One grid nest of constant size, nothing beside or behind it, no clusters, no scans, nothing posted, no boxes. */
 static bool is_candidate(const batcher *b, sn_kern k) {
     const sn_kern_rec *r = sn_kern_get(b->m, k);
     if (!r->scheduled || !r->first.i || sn_next(b->m, r->first).i || !sn_is_grid(b->m, r->first)) return false;
@@ -85,7 +92,7 @@ static bool is_candidate(const batcher *b, sn_kern k) {
             return false;
         if (sn_is_grid(b->m, s) && t->next.i) return false; /* the last block goes on */
         if (t->op == SN_LOP_ACCUM) return false;            /* its position needs its strides as numbers */
-        if (t->pipe || t->mma) return false;                /* what runs ahead is counted for all of a launch */
+        if (sn_mma_is_async((sn_mma)t->mma) || sn_is_box(b->m, s)) return false; /* counted for all of a launch */
     }
     return true;
 }
@@ -313,7 +320,7 @@ static void close_batch(batcher *b) {
 
 /* Do kernels of these two kinds do each other no harm in one launch? */
 static bool agree(const family *a, const family *b) {
-    if (a->tail || b->tail || (a->at->shared && b->at->shared)) return false;
+    if (a->tail || b->tail || a->at->ahead || b->at->ahead || (a->at->shared && b->at->shared)) return false;
     return !(a->at->shared && a->blocks < b->blocks) && !(b->at->shared && b->blocks < a->blocks);
 }
 

@@ -34,6 +34,9 @@ sn_nd sn_dec_conv(sn_pass_ctx *cx, sn_nd x);
 /* decompose_product.c */
 sn_nd sn_dec_matmul(sn_pass_ctx *cx, sn_nd x);
 
+/* decompose_lanes.c */
+sn_nd sn_dec_lanes(sn_pass_ctx *cx, sn_nd x);
+
 /* decompose_random.c */
 sn_nd sn_dec_dropout(sn_module *m, sn_nd x);
 sn_nd sn_dec_random_normal(sn_module *m, sn_nd x);

@@ -12,6 +12,8 @@
  */
 #include "passes/graph/rewrite.h"
 
+#include "ir/graph/conv.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +315,34 @@ static sn_nd simplify_pad(sn_pass_ctx *cx, sn_nd x) {
     return nothing ? sn_node_get(cx->m, x)->in[0] : x;
 }
 
+/* Zeros around the image of a convolution are its padding. */
+static bool add_padding(sn_conv_geometry *c, const sn_module *m, sn_nd pad) {
+    const int64_t *low = sn_node_attr(m, pad, SN_ATTR_LOW)->ints.at,
+                  *high = sn_node_attr(m, pad, SN_ATTR_HIGH)->ints.at;
+    double value = sn_node_float(m, pad, SN_ATTR_VALUE, 0);
+    if (value != 0 || signbit(value) || low[0] || high[0] || low[1] || high[1]) return false;
+    for (uint32_t k = 0; k < c->n; k++) {
+        int64_t before = low[2 + k], behind = high[2 + k];
+        if (before < 0 || behind < 0 || before > SN_CONV_MOST / 2 || behind > SN_CONV_MOST / 2) return false;
+        if ((before || behind) && c->input_dilation[k] != 1) return false;
+        c->low[k] += before, c->high[k] += behind;
+        if (c->low[k] > SN_CONV_MOST || c->high[k] > SN_CONV_MOST) return false;
+    }
+    return true;
+}
+
+static sn_nd simplify_conv(sn_pass_ctx *cx, sn_nd x) {
+    const sn_node_rec *node = sn_node_get(cx->m, x), *in = operand(cx->m, node, 0);
+    sn_conv_geometry c = sn_node_conv(cx->m, x);
+    sn_attr more[SN_N_ATTRS];
+    uint32_t n = 0;
+    if (in->op != SN_OP_PAD || sn_node_attr(cx->m, x, SN_ATTR_SCHEDULE) || !add_padding(&c, cx->m, node->in[0]))
+        return x;
+    const sn_attr *precision = sn_node_attr(cx->m, x, SN_ATTR_PRECISION);
+    if (precision) more[n++] = *precision;
+    return sn_graph_conv(cx->m, in->in[0], node->in[1], &c, (sn_conv_more){more, n});
+}
+
 static sn_nd simplify_concat(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x);
     return node->n_in == 1 ? node->in[0] : x;
@@ -321,11 +351,12 @@ static sn_nd simplify_concat(sn_pass_ctx *cx, sn_nd x) {
 /* ---- dispatch ---- */
 
 static const sn_node_rule rule_of_op[SN_N_OPS] = {
-    [SN_OP_RELU] = simplify_unary,      [SN_OP_CAST] = simplify_cast,       [SN_OP_WHERE] = simplify_where,
-    [SN_OP_RESHAPE] = simplify_reshape, [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
-    [SN_OP_PERMUTE] = simplify_permute, [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
-    [SN_OP_FLIP] = simplify_flip,       [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
-    [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,       [SN_OP_INDEX_SELECT] = simplify_select,
+    [SN_OP_RELU] = simplify_unary,          [SN_OP_CAST] = simplify_cast,       [SN_OP_WHERE] = simplify_where,
+    [SN_OP_RESHAPE] = simplify_reshape,     [SN_OP_SQUEEZE] = simplify_reshape, [SN_OP_UNSQUEEZE] = simplify_reshape,
+    [SN_OP_PERMUTE] = simplify_permute,     [SN_OP_EXPAND] = simplify_expand,   [SN_OP_SLICE] = simplify_slice,
+    [SN_OP_FLIP] = simplify_flip,           [SN_OP_PAD] = simplify_pad,         [SN_OP_CONCAT] = simplify_concat,
+    [SN_OP_CONV] = simplify_conv,           [SN_OP_UNFOLD] = simplify_unfold,   [SN_OP_COPY] = simplify_copy,
+    [SN_OP_INDEX_SELECT] = simplify_select,
 };
 
 static const sn_node_rule rule_of_class[] = {

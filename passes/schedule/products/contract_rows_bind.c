@@ -17,7 +17,7 @@
  *
  *     element = (Y*q + y)*X + x of R * M * W      r, row, w = digits of it      column = tile_n*g + R*w + r, or + W*r + w
  *
- * of W threads that own columns, or of W = X*V columns side by side.
+ * of W threads that own columns, or of W = X*V columns side by side. Where rows are side by side in what is stored, rows are the lowest digit.
  */
 #include "passes/schedule/products/contract_rows.h"
 #include "passes/schedule/base/figures.h"
@@ -38,8 +38,9 @@ typedef struct binding {
     int64_t run, beside;                /* steps, and rows, of a left operand that it loads together */
     sn_ix batch, first;                 /* of the block: product, column */
     bool turned;                        /* all threads go on with the sums, not those that share one each ... */
+    bool by_rows;                       /* ... where rows of a column are side by side as well ... */
     int64_t width;                      /* ... W, ... */
-    sn_buf totals[MOST_STATES];         /* ... from here: [R, M, W] */
+    sn_buf totals[MOST_STATES];         /* ... from here: [R, M, W], or [R * W, M] by rows */
     sn_buf sums, right[SN_MOST_OPERANDS], left[SN_MOST_OPERANDS];
 } binding;
 
@@ -247,6 +248,11 @@ static void put_body(binding *b, sn_cursor at, const sn_stmt_vec *body, sn_ix ro
         sn_val_replace(b->m, b->k, sn_result(sn_stmt_get(b->m, c->top), s), x[s]);
 }
 
+/* Column w of group r, of those of the block. */
+static sn_ix column_of_block(const binding *b, sn_ix w, sn_ix r) {
+    return b->r.along ? sn_ix_fma(b->m, b->groups, w, r) : sn_ix_fma(b->m, b->width, r, w);
+}
+
 /* Sums and what becomes of them by the threads that share one; body: NULL: they go to the totals. */
 static void put_own(binding *b, sn_cursor at, const sn_stmt_vec *body) {
     const sn_contraction *c = &b->r.c;
@@ -267,7 +273,8 @@ static void put_own(binding *b, sn_cursor at, const sn_stmt_vec *body) {
         return;
     }
     sn_ix w = b->r.along ? t.y : sn_ix_fma(m, b->lanes, t.x, v);
-    sn_ix e = sn_ix_fma(m, b->width, sn_ix_fma(m, b->rows, r, i), w);
+    sn_ix e = b->by_rows ? sn_ix_fma(m, b->rows, column_of_block(b, w, r), i)
+                         : sn_ix_fma(m, b->width, sn_ix_fma(m, b->rows, r, i), w);
     for (uint32_t s = 0; s < c->n_states; s++) sn_put_store(m, at, b->totals[s], e, x[s]);
 }
 
@@ -283,24 +290,41 @@ static void put_turned(binding *b, sn_cursor at, const sn_stmt_vec *body) {
         mask = sn_put_in(m, at, e, sn_ix_const(m, all));
         e = sn_ix_min(m, e, sn_ix_const(m, all - 1));
     }
-    sn_ix w = sn_ix_modc(m, e, b->width), line = sn_ix_divc(m, e, b->width), r = sn_ix_divc(m, line, b->rows);
-    sn_ix column = sn_ix_add(m, b->first, b->r.along ? sn_ix_fma(m, b->groups, w, r) : sn_ix_fma(m, b->width, r, w));
+    int64_t side = b->by_rows ? b->rows : b->width;
+    sn_ix low = sn_ix_modc(m, e, side), high = sn_ix_divc(m, e, side), row = low, column = high;
+    if (!b->by_rows) row = sn_ix_modc(m, high, b->rows), column = column_of_block(b, low, sn_ix_divc(m, high, b->rows));
+    column = sn_ix_add(m, b->first, column);
     if (columns_beyond(b)) {
         sn_val inside = sn_put_in(m, at, column, sn_ix_const(m, b->r.c.n));
         mask = mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, inside) : inside;
         column = sn_ix_min(m, column, sn_ix_const(m, b->r.c.n - 1));
     }
     for (uint32_t s = 0; s < b->r.c.n_states; s++) x[s] = sn_put_load(m, at, b->totals[s], e);
-    put_body(b, at, body, sn_ix_modc(m, line, b->rows), column, x);
+    put_body(b, at, body, row, column, x);
     if (mask.i) sn_mask_accesses(b->cx, b->k, at.parent, mask, false);
+}
+
+/* Are rows side by side in what the body stores? */
+static bool lies_by_rows(const binding *b) {
+    const sn_contraction *c = &b->r.c;
+    int64_t extent, stride;
+    sn_axis rows = sn_contraction_last_axis(&extent, b->m, c, SN_SIDE_M);
+    for (sn_stmt s = sn_stmt_walk_skip(b->m, c->top); s.i && rows.i; s = sn_stmt_walk_next(b->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(b->m, s);
+        if (r->op == SN_LOP_STORE && sn_ix_coef(b->m, r->ix, rows, &stride) && stride == 1) return true;
+    }
+    return false;
 }
 
 /* Is what is done with sums, by each thread for all that it shares, longer than a turn through shared memory and its share of that? */
 static bool turns_sums(const binding *b) {
     const sn_module *m = b->m;
     double each = 0;
-    for (sn_stmt s = sn_stmt_walk_skip(m, b->r.c.top); s.i; s = sn_stmt_walk_next(m, s))
-        each += sn_schedule_op_cost((sn_lop)sn_stmt_get(m, s)->op);
+    for (sn_stmt s = sn_stmt_walk_skip(m, b->r.c.top); s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        each += sn_schedule_op_cost((sn_lop)r->op);
+        if (sn_loads(r) && sn_ix_uses_vals(m, r->ix)) each += SN_ROWS_FOUND;
+    }
     int64_t all = b->groups * b->rows * b->width, own = b->groups * b->rows * b->lanes;
     int64_t share = sn_ceil_div(all, threads(b)), bytes = all * b->r.c.n_states * sn_dtype_bytes(b->r.c.dtype);
     if (bytes > b->cx->target->shared_bytes / 2) return false;
@@ -340,6 +364,7 @@ void sn_schedule_contract_rows_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
         else b.left[i] = new_registers(&b, "left", held_as(&b, o), b.run * (b.beside > 1 ? b.rows : 1));
     }
     b.turned = turns_sums(&b);
+    b.by_rows = b.turned && lies_by_rows(&b);
     if (b.turned) make_totals(&b);
     sn_schedule_take_body(&body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});
