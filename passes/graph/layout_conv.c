@@ -304,6 +304,9 @@ typedef struct ways {
     double boxes, threads;
 } ways;
 
+/* A gradient of weights, whose sum goes over pixels: more taps than results. */
+static bool is_gradient(const shape *s) { return s->taps > s->result[0] * s->pixels; }
+
 static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
@@ -312,7 +315,12 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
                     .n = s->result[1] / s->g.groups * together,
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    double plain = sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    if (is_gradient(s))
+        p.batch *= cx->target->units, p.k = whole(p.k, cx->target->units); /* blocks share its sums ... */
+    double threads =
+        s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1); /* ... of instructions */
+    if (s->g.groups > 1) threads = windows_cycles(cx->target, s);
     return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
 }
 
@@ -389,7 +397,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
-    if (s.taps > s.result[0] * s.pixels) {
+    if (is_gradient(&s)) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
         return is_dense(&s) && s.g.groups == 1 && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT
                                                                                      : SN_LAYOUT_NONE;
@@ -573,8 +581,85 @@ static sn_nd first_innermost(sn_module *m, sn_nd x) {
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
-sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
+/* Elements of a line of columns, which are of one tap: where f32 is taken apart all 128 bytes, and where there is but one line. */
+static int64_t line_unit(const shape *s, bool alone) {
+    bool whole_lines = s->dtype == SN_F32 || alone;
+    return (whole_lines ? SN_CHOICE_LINE : 2 * SN_CHOICE_VECTOR) / sn_dtype_bytes(s->dtype);
+}
+
+/* Are channels so few that they are less than a line, and the taps of a row neighbours in memory? */
+static bool joins_gradient(const shape *s) {
+    uint32_t last = s->g.n - 1;
+    bool near = s->g.stride[last] == 1 || s->result[s->rank - 1] == 1;
+    return near && s->image[0] <= sn_place_unit(s->dtype) && s->g.low[last] >= 0 && s->result[s->rank - 1] > 1;
+}
+
+/* What a window has along the last axis: `width` elements, from one to the next `step`, of pixels of so many channels. */
+typedef struct taps {
+    int64_t channels, width, step;
+} taps;
+
+static taps taps_of(const shape *s) {
+    taps t = {.channels = s->image[0]};
+    int64_t dilation = s->g.dilation[s->g.n - 1];
+    while (dilation * t.channels % sn_place_unit(s->dtype)) t.channels++;
+    t.step = dilation * t.channels;
+    int64_t own = s->result[s->rank - 1], unit = line_unit(s, own == s->pixels);
+    t.width = whole(own * t.channels, unit) * unit;
+    return t;
+}
+
+/* [C, N, S1..Sn] -> [N, S1..Sn, C], with zeros beside rows and channels -> [N, S1..S(n-1), windows, width] -> width first */
+static sn_nd joined_windows(sn_module *m, sn_nd x, const shape *s, const taps *t) {
+    int64_t perm[SN_MAX_RANK], size[SN_MAX_RANK], low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    uint32_t rank = s->rank, row = rank - 2;
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    int64_t windows = s->weights[rank - 1], pixels = whole((windows - 1) * t->step + t->width, t->channels);
+    for (uint32_t k = 0; k < rank; k++) perm[k] = (k + 1) % rank, size[k] = s->image[perm[k]];
+    low[row] = s->g.low[s->g.n - 1];
+    if (pixels < low[row] + size[row]) pixels = low[row] + size[row];
+    while (pixels * t->channels % sn_place_unit(s->dtype)) pixels++;
+    high[row] = pixels - low[row] - size[row], high[rank - 1] = t->channels - size[rank - 1];
+    sn_nd y = padded(m, sn_layout_permuted(m, sn_layout_below_casts(m, x), perm), low, high);
+    size[row] = pixels * t->channels;
+    y = sn_graph_unfold(m, reshaped(m, sn_graph_copied(m, y), size, rank - 1), row, t->width, t->step, 1);
+    if ((size[row] - t->width) / t->step + 1 > windows) y = sn_graph_slice(m, y, row, 0, windows, 1);
+    y = sn_graph_move_axis(m, y, rank - 1, 0);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
+}
+
+/* Windows of a row join the channels of the gradient, so that its columns come in lines. */
+static sn_nd gradient_joined(sn_module *m, sn_nd x, const shape *s) {
     const sn_node_rec *n = sn_node_get(m, x);
-    sn_nd in[] = {first_innermost(m, n->in[0]), first_innermost(m, n->in[1])};
-    return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+    sn_conv_geometry g = s->g;
+    taps t = taps_of(s);
+    int64_t size[SN_MAX_RANK], perm[SN_MAX_RANK], own = s->result[s->rank - 1];
+    g.dilation[g.n - 1] = g.stride[g.n - 1] = 1, g.low[g.n - 1] = g.high[g.n - 1] = 0;
+    sn_nd image = joined_windows(m, n->in[0], s, &t);
+    sn_nd y = sn_layout_conv_like(m, x, image, first_innermost(m, n->in[1]), &g);
+    if (t.width > own * t.channels) y = sn_graph_slice(m, y, 0, 0, own * t.channels, 1);
+    size[0] = own, size[1] = t.channels;
+    for (uint32_t k = 1; k + 1 < s->rank; k++) size[k + 1] = s->result[k];
+    for (uint32_t k = 0; k < s->rank; k++) perm[k] = (k + 1) % s->rank;
+    y = reshaped(m, y, size, s->rank);
+    if (t.channels > s->image[0]) y = sn_graph_slice(m, y, 1, 0, s->image[0], 1);
+    return sn_layout_permuted(m, y, perm);
+}
+
+sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
+    shape s;
+    shape_of(&s, m, x);
+    if (joins_gradient(&s)) return gradient_joined(m, x, &s);
+    const sn_node_rec *n = sn_node_get(m, x);
+    int64_t unit = line_unit(&s, false), low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    high[0] = whole(s.image[0], unit) * unit - s.image[0];
+    sn_nd image = n->in[0];
+    if (high[0] && s.pixels > 1) {
+        sn_dtype dtype = sn_type_of(m, image)->dtype;
+        image = padded(m, sn_layout_below_casts(m, image), low, high);
+        if (image.i) image = sn_graph_cast(m, image, dtype);
+    }
+    sn_nd in[] = {image.i ? first_innermost(m, image) : image, first_innermost(m, n->in[1])};
+    sn_nd y = in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+    return y.i && image.i != n->in[0].i ? sn_graph_slice(m, y, 0, 0, s.image[0], 1) : y;
 }
