@@ -315,7 +315,9 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
                     .n = s->result[1] / s->g.groups * together,
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    double plain = sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    enum { FMAS = 128 /* of a multiprocessor in a cycle */ };
+    double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)p.k / (FMAS * cx->target->units);
+    double plain = more(sn_choice_cycles_by_threads(&q, s->dtype, 1), fmas);
     if (is_gradient(s))
         p.batch *= cx->target->units, p.k = whole(p.k, cx->target->units); /* blocks share its sums ... */
     double threads =

@@ -126,15 +126,20 @@ double sn_contract_behind(const sn_contract *ct) {
 /* Does it take as long as its left operand takes to come from memory? With taps, that one comes from the cache. */
 static bool is_narrow(const sn_contract *ct) { return !ct->line && ct->c.n <= sn_mmas[ct->mma].m; }
 
+/* Rows of a product that is worth tiles. Channels of an image may leave rows of an instruction idle: threads would bring each pixel
+ * once for every tap. */
+static int64_t least_rows(const sn_contract *ct) {
+    enum { LEAST = 16 };
+    return ct->images ? LEAST : SN_PRODUCT_LEAST;
+}
+
 /* Tensor copies bring the operands to instructions of warpgroups. */
 static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     sn_contract ct;
     const char *why_not;
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
-    /* Groups of a convolution with fewer rows have been joined as far as that helps. */
-    int64_t filled = ct.images && ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST;
-    if (ct.c.m < filled || ct.c.k < SN_PRODUCT_LEAST) return;
+    if (ct.c.m < least_rows(&ct) || ct.c.k < SN_PRODUCT_LEAST) return;
     bool for_tiles = pinned->halo || pinned->shared;
     if (is_narrow(&ct) && for_tiles) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
@@ -185,10 +190,12 @@ static void append(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched_list *mor
     for (uint32_t i = 0; i < more->n; i++) sn_schedule_propose(out, cx, &more->at[i]);
 }
 
+/* ... of which instructions do whole rows. Groups of a convolution with fewer have been joined as far as that helps. */
 static bool has_images(sn_pass_ctx *cx, sn_kern k) {
     sn_contract ct;
     const char *why_not;
-    return sn_contract_find(&ct, &why_not, cx, k) && ct.images;
+    if (!sn_contract_find(&ct, &why_not, cx, k) || !ct.images) return false;
+    return ct.c.m >= (ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST);
 }
 
 /* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller
