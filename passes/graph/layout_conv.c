@@ -307,6 +307,15 @@ typedef struct ways {
 /* A gradient of weights, whose sum goes over pixels: more taps than results. */
 static bool is_gradient(const shape *s) { return s->taps > s->result[0] * s->pixels; }
 
+/* Blocks that share the sums of a tile, where tiles are few and sums long, as of gradients of weights. */
+static int64_t parts_of(const sn_target *t, const sn_product *p) {
+    enum { LEAST = 256 };
+    double tiles = (double)p->batch * (double)whole(p->m, SN_CHOICE_TILES) * (double)whole(p->n, SN_CHOICE_TILES);
+    int64_t parts = tiles > 0 ? (int64_t)(t->units / tiles) : 1, most = p->k / LEAST;
+    if (parts > most) parts = most;
+    return parts > 1 ? parts : 1;
+}
+
 static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
@@ -318,10 +327,9 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
     enum { FMAS = 128 /* of a multiprocessor in a cycle */ };
     double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)p.k / (FMAS * cx->target->units);
     double plain = more(sn_choice_cycles_by_threads(&q, s->dtype, 1), fmas);
-    if (is_gradient(s))
-        p.batch *= cx->target->units, p.k = whole(p.k, cx->target->units); /* blocks share its sums ... */
-    double threads =
-        s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1); /* ... of instructions */
+    int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
+    p.batch *= parts, p.k = whole(p.k, parts);
+    double threads = s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1);
     if (s->g.groups > 1) threads = windows_cycles(cx->target, s);
     return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
 }
