@@ -350,7 +350,6 @@ static bool bands_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool
         bands += bands > 0 ? conversion_cycles(cx->target, s, s->image) : 0;
         w.threads = less(w.threads, AS_OFFERED * windows_cycles(cx->target, s));
     }
-    if (s->result[1] <= BAND) w.boxes = w.threads;
     return bands > 0 && bands < w.boxes + copies && bands < w.threads;
 }
 

@@ -17,6 +17,10 @@
 
 #include <math.h>
 
+enum {
+    LEAST_ROWS = 16 /* channels of an image that may be rows: fewer are columns, of which an instruction has few, too */
+};
+
 /* ---- what it applies to ---- */
 
 /* The instruction for operands of that dtype, none: there is none. */
@@ -66,7 +70,7 @@ static bool stands_sideways(const sn_contract *ct) {
         return true;
     if (!ct->images || (ct->n_terms && few)) return few;
     sn_axis ax = contiguous_axis(ct), last = sn_contraction_last_axis(&extent, ct->m, c, SN_SIDE_M);
-    return ax.i && ax.i == last.i;
+    return (few && c->m < LEAST_ROWS) || (ax.i && ax.i == last.i);
 }
 
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
@@ -128,10 +132,7 @@ static bool is_narrow(const sn_contract *ct) { return !ct->line && ct->c.n <= sn
 
 /* Rows of a product that is worth tiles. Channels of an image may leave rows of an instruction idle: threads would bring each pixel
  * once for every tap. */
-static int64_t least_rows(const sn_contract *ct) {
-    enum { LEAST = 16 };
-    return ct->images ? LEAST : SN_PRODUCT_LEAST;
-}
+static int64_t least_rows(const sn_contract *ct) { return ct->images ? LEAST_ROWS : SN_PRODUCT_LEAST; }
 
 /* Tensor copies bring the operands to instructions of warpgroups. */
 static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
