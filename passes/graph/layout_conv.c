@@ -330,7 +330,7 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
     int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
     p.batch *= parts, p.k = whole(p.k, parts);
     double threads = s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1);
-    if (s->g.groups > 1) threads = windows_cycles(cx->target, s);
+    if (s->g.groups > 1 && !is_gradient(s)) threads = windows_cycles(cx->target, s);
     return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
 }
 
@@ -397,6 +397,18 @@ static sn_layout_way way_for_library(const sn_module *m, sn_nd x, const shape *s
     return image_offered && !backwards ? SN_LAYOUT_LAST : SN_LAYOUT_NONE;
 }
 
+/* Elements of a line of columns, which are of one tap: where f32 is taken apart all 128 bytes, and where there is but one line. */
+static int64_t line_unit(const shape *s, bool alone) {
+    bool whole_lines = s->dtype == SN_F32 || alone;
+    return (whole_lines ? SN_CHOICE_LINE : 2 * SN_CHOICE_VECTOR) / sn_dtype_bytes(s->dtype);
+}
+
+/* Do channels of a group fill half of a line of columns, and begin results where tensor copies can? */
+static bool fills_lines(const shape *s) {
+    int64_t results = s->result[1] / s->g.groups;
+    return 2 * s->image[0] >= line_unit(s, false) && results % sn_place_unit(s->dtype) == 0 && s->rank < SN_MAX_RANK;
+}
+
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
@@ -408,8 +420,8 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
     if (is_gradient(&s)) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
-        return is_dense(&s) && s.g.groups == 1 && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT
-                                                                                     : SN_LAYOUT_NONE;
+        bool fills = s.g.groups == 1 || fills_lines(&s);
+        return is_dense(&s) && fills && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
     }
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
     if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, image_offered, copies);
@@ -590,12 +602,6 @@ static sn_nd first_innermost(sn_module *m, sn_nd x) {
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
-/* Elements of a line of columns, which are of one tap: where f32 is taken apart all 128 bytes, and where there is but one line. */
-static int64_t line_unit(const shape *s, bool alone) {
-    bool whole_lines = s->dtype == SN_F32 || alone;
-    return (whole_lines ? SN_CHOICE_LINE : 2 * SN_CHOICE_VECTOR) / sn_dtype_bytes(s->dtype);
-}
-
 /* Are channels so few that they are less than a line, and the taps of a row neighbours in memory? */
 static bool joins_gradient(const shape *s) {
     uint32_t last = s->g.n - 1;
@@ -655,10 +661,27 @@ static sn_nd gradient_joined(sn_module *m, sn_nd x, const shape *s) {
     return sn_layout_permuted(m, y, perm);
 }
 
+/* [C, G*N, S1..Sn], which has the batch of each group, in memory as [N, S1..Sn, G, C]: of a pixel all channels together. */
+static sn_nd groups_innermost(sn_module *m, sn_nd x, const shape *s) {
+    uint32_t rank = s->rank + 1;
+    int64_t size[SN_MAX_RANK] = {0}, perm[SN_MAX_RANK], back[SN_MAX_RANK], was[SN_MAX_RANK];
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    x = sn_layout_below_casts(m, x);
+    sizes_of(was, m, x);
+    size[0] = was[0], size[1] = s->g.groups, size[2] = was[1] / s->g.groups;
+    for (uint32_t k = 3; k < rank; k++) size[k] = was[k - 1];
+    for (uint32_t k = 0; k < rank; k++) perm[k] = k + 2 < rank ? k + 2 : k + 2 == rank ? 1 : 0;
+    for (uint32_t k = 0; k < rank; k++) back[perm[k]] = k;
+    sn_nd twin = sn_layout_permuted(m, reshaped(m, x, size, rank), perm);
+    if (twin.i && !can_be_brought(m, twin)) twin = sn_graph_copied(m, twin);
+    sn_nd y = reshaped(m, sn_layout_permuted(m, twin, back), was, s->rank);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
+}
+
 sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
     shape s;
     shape_of(&s, m, x);
-    if (joins_gradient(&s)) return gradient_joined(m, x, &s);
+    if (s.g.groups == 1 && joins_gradient(&s)) return gradient_joined(m, x, &s);
     const sn_node_rec *n = sn_node_get(m, x);
     int64_t unit = line_unit(&s, false), low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
     high[0] = whole(s.image[0], unit) * unit - s.image[0];
@@ -668,7 +691,8 @@ sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
         image = padded(m, sn_layout_below_casts(m, image), low, high);
         if (image.i) image = sn_graph_cast(m, image, dtype);
     }
-    sn_nd in[] = {image.i ? first_innermost(m, image) : image, first_innermost(m, n->in[1])};
+    if (image.i) image = s.g.groups > 1 ? groups_innermost(m, image, &s) : first_innermost(m, image);
+    sn_nd in[] = {image, first_innermost(m, n->in[1])};
     sn_nd y = in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
-    return y.i && image.i != n->in[0].i ? sn_graph_slice(m, y, 0, 0, s.image[0], 1) : y;
+    return y.i && high[0] && s.pixels > 1 ? sn_graph_slice(m, y, 0, 0, s.image[0], 1) : y;
 }
