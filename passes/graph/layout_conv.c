@@ -443,6 +443,19 @@ sn_nd sn_layout_conv_last(sn_module *m, sn_nd x) {
     return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
 }
 
+/* Weights that lie where tensor copies do not find them, as one tap of several, are copied; those that are computed stay so. */
+sn_nd sn_layout_conv_product(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_place p;
+    sn_nd w = sn_layout_below_casts(m, n->in[1]), base = w;
+    while (sn_ops[sn_node_get(m, base)->op].cls == SN_OPS_VIEW) base = sn_node_get(m, base)->in[0];
+    sn_op op = sn_node_get(m, base)->op;
+    bool there = op == SN_OP_INPUT || op == SN_OP_WEIGHT || op == SN_OP_CONSTANT;
+    if (!there || (sn_place_of(&p, m, w) && sn_place_is_aligned(&p, 1, sn_place_unit(p.dtype)))) return x;
+    sn_nd in[] = {n->in[0], sn_layout_laid_out(m, n->in[1])};
+    return in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+}
+
 sn_nd sn_layout_conv_first(sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     const sn_attr *order = sn_node_attr(m, n->in[0], SN_ATTR_PERM);
