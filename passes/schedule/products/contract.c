@@ -18,7 +18,7 @@
 #include <math.h>
 
 enum {
-    LEAST_ROWS = 16 /* channels of an image that may be rows: fewer are columns, of which an instruction has few, too */
+    LEAST_ROWS = 32 /* channels of an image that may be rows: fewer are columns, of which an instruction has few, too */
 };
 
 /* ---- what it applies to ---- */

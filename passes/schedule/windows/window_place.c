@@ -59,24 +59,16 @@ sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int6
     return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
 }
 
-/* What a plane has one of, as a bias: loaded whether or not there is a result, so that nobody waits for it in each image. It has to
- * be there where there is none. */
-static void put_of_plane(sn_contraction_copier *c, const sn_window *w, sn_stmt s) {
+bool sn_window_is_of_plane(const sn_window *w, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(w->m, s);
     const sn_window_line *lines[] = {&w->row, &w->column};
-    int64_t size;
-    if (r->op != SN_LOP_LOAD || r->has_mask || sn_ix_uses_vals(w->m, r->ix)) return;
+    if (r->op != SN_LOP_LOAD || r->has_mask || sn_ix_uses_vals(w->m, r->ix)) return false;
     for (uint32_t i = 0; i < SN_COUNT(lines); i++)
-        if (lines[i]->there && sn_ix_uses_axis(w->m, r->ix, outer_of(w, lines[i]))) return;
-    sn_ix at = sn_contraction_copy_ix(c, r->ix);
-    sn_range range = sn_ix_range(w->m, at);
-    if (!sn_ix_is_const(w->m, sn_buf_get(w->m, r->buf)->size, &size) || range.lo < 0 || range.hi >= size) return;
-    sn_contraction_becomes(c, r->result, sn_put_load(w->m, c->at, r->buf, at));
+        if (lines[i]->there && sn_ix_uses_axis(w->m, r->ix, outer_of(w, lines[i]))) return false;
+    return true;
 }
 
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w) {
-    for (sn_stmt s = sn_region_first(w->m, w->k, w->sh->body); s.i && c->mask.i; s = sn_next(w->m, s))
-        put_of_plane(c, w, s);
     for (sn_stmt s = sn_region_first(w->m, w->k, w->sh->body); s.i; s = sn_next(w->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(w->m, s);
         if (!sn_stores(r)) continue;
