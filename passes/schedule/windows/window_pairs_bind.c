@@ -1,6 +1,7 @@
 /* window_pairs_bind.c: binding of class window with `pixels` whose product has pairs of pixels as columns (window_pixels.h).
  *
  *     loop x : block.x { loop u { turn[u, c, v] = load x[..] } }                            of the first image
+ *     loop x : block.x { held[..] = load bias[..] }                                         what planes have one of
  *     loop i in planes {
  *       loop x : block.x { loop u { image[even][..] = turn[.., 0]   image[odd][..] = turn[.., 1] } }
  *       loop x : block.x { loop u { if i + 1 in planes { turn[u, c, v] = load x[..] } } }
