@@ -191,12 +191,14 @@ static void append(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched_list *mor
     for (uint32_t i = 0; i < more->n; i++) sn_schedule_propose(out, cx, &more->at[i]);
 }
 
-/* ... of which instructions do whole rows. Groups of a convolution with fewer have been joined as far as that helps. */
+/* ... of which instructions do whole rows, or columns that are not few. Groups of a convolution with fewer have been joined as far as that
+ * helps. */
 static bool has_images(sn_pass_ctx *cx, sn_kern k) {
     sn_contract ct;
     const char *why_not;
     if (!sn_contract_find(&ct, &why_not, cx, k) || !ct.images) return false;
-    return ct.c.m >= (ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST);
+    int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
+    return (side < LEAST_ROWS ? side : ct.c.m) >= (ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST);
 }
 
 /* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller
