@@ -172,6 +172,25 @@ static void share_out_constant(finder *f) {
     }
 }
 
+/* e with a - a mod n as n * (a div n): what a bounded dimension has taken away, where steps of the sum and the part of one in its line were
+ * one number, as in rows of weights that are as long as their lines. */
+static sn_ix without_remainders(sn_module *m, sn_ix e) {
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0;
+    sn_ix out = e;
+    uint32_t n = sn_ix_terms(m, e, &terms, &c0, &one);
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *r = sn_ix_get(m, terms[i].atom);
+        if (r->kind != SN_IX_MOD || terms[i].c >= 0) continue;
+        /* One after the other: together the two would be the remainder again. */
+        out = sn_ix_sub(m, out, sn_ix_scale(m, terms[i].atom, terms[i].c));
+        out = sn_ix_add(m, out, sn_ix_scale(m, r->a, terms[i].c));
+        out = sn_ix_sub(m, out, sn_ix_scale(m, sn_ix_mul(m, sn_ix_div(m, r->a, r->b), r->b), terms[i].c));
+    }
+    return sn_ix_range(m, out).lo >= 0 ? out : e;
+}
+
 /* What is left of the offset goes to the unbounded dimensions, each term to the longest stride that divides it; the
  * rest of it is a dimension of its own. */
 static bool share_out(finder *f, sn_ix rest) {
@@ -221,7 +240,7 @@ static bool find_dims(finder *f) {
     }
     for (uint32_t k = 0; k < f->n; k++)
         if (sn_ix_uses_axis(f->m, rest, axis_of(f, k))) return refuse(f, "a dimension has no constant stride");
-    if (!share_out(f, rest)) return false;
+    if (!share_out(f, without_remainders(f->m, rest))) return false;
     for (uint32_t k = 0; k < b->rank; k++) {
         sn_box_dim *d = &b->dims[k];
         if (k < f->n && f->bounded[k]) continue;

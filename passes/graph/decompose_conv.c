@@ -13,6 +13,9 @@
  * u times the channels, for with k = t*u + j, result q*u + r reads x[q - t] for all r at once when r counts from
  * where tap u - 1 meets x[0].
  *
+ * On a GPU taps of zeros make them equally many, where multiplying by these takes less time than other convolutions take to begin (3 taps of
+ * 2 phases: an infinity that they meet makes nan).
+ *
  * Legality: always; the sums have the same terms, in the same order but for zeros. It is left to `to-loops` where
  * padding would depend on sizes that are not known, where there would be more than MOST_PHASES convolutions, and
  * where a schedule is pinned. Cost: nodes linear in the phases. Phases that are separate are written twice: by
@@ -21,6 +24,7 @@
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
 #include "ir/index/ix.h"
+#include "passes/graph/choices.h"
 #include "passes/graph/decompose.h"
 
 enum { MOST_PHASES = 64, MOST_APART = 1 << 20 };
@@ -75,6 +79,46 @@ static bool high_end(int64_t *out, const conv_plan *p, uint32_t k, int64_t taps,
     sn_ix last = sn_ix_scale(m, sn_ix_addc(m, a->count, -1), a->stride);
     sn_ix need = sn_ix_addc(m, last, (taps - 1) * a->dilation + 1 - low);
     return sn_ix_is_const(m, sn_ix_sub(m, need, sn_graph_type(m, p->x)->shape[2 + k]), out);
+}
+
+/* ---- taps of zeros ---- */
+
+/* Of an axis, with so many behind them that all phases have equally many. */
+static int64_t even_taps(const conv_plan *p, uint32_t k) {
+    int64_t apart = p->g.input_dilation[k], taps = p->kernel[k];
+    bool joins = apart > 1 && p->g.stride[k] == 1 && p->g.dilation[k] == 1 && taps > apart;
+    return joins ? (taps + apart - 1) / apart * apart : taps;
+}
+
+/* Cycles in which a GPU multiplies by zeros then; 0: sizes are not known, or there are no zeros. */
+static double idle_cycles(const conv_plan *p, sn_nd x) {
+    enum { HALF = 2 };
+    sn_choice_question q = {.target = p->cx->target, .m = p->m, .product = &(sn_product){.node = x}};
+    const sn_type *w = sn_graph_type(p->m, p->w);
+    double taps = 1, even = 1, products = sn_choice_products(&q, w->dtype);
+    int64_t size;
+    for (uint32_t k = 0; k < p->g.n; k++) {
+        taps *= (double)p->kernel[k], even *= (double)even_taps(p, k);
+        products /= (double)p->g.input_dilation[k];
+    }
+    for (uint32_t k = 0; k <= p->y.rank; k++) {
+        if (!sn_ix_is_const(p->m, k < p->y.rank ? p->y.shape[k] : w->shape[1], &size)) return 0;
+        products *= (double)size;
+    }
+    return products * (even - taps) / ((double)SN_CHOICE_BROUGHT / HALF * p->cx->target->units);
+}
+
+/* One convolution does all phases, zeros included, sooner than it takes to begin as many as there are, each with a copy of its weights. */
+static void even_phases(conv_plan *p, sn_nd x) {
+    enum { KERNELS = 2 };
+    int64_t convolutions = 1, high[SN_MAX_RANK] = {0};
+    const int64_t low[SN_MAX_RANK] = {0};
+    const sn_type *w = sn_graph_type(p->m, p->w);
+    for (uint32_t k = 0; k < p->g.n; k++) convolutions *= p->g.input_dilation[k];
+    double idle = p->cx->target->is_gpu && p->g.groups == 1 && w->dtype != SN_F64 ? idle_cycles(p, x) : 0;
+    if (idle <= 0 || idle > (double)(convolutions - 1) * KERNELS * SN_CHOICE_LAUNCH) return;
+    for (uint32_t k = 0; k < p->g.n; k++) high[2 + k] = even_taps(p, k) - p->kernel[k], p->kernel[k] = even_taps(p, k);
+    p->w = sn_graph_pad(p->m, p->w, low, high, 0);
 }
 
 static bool plan_axis(conv_plan *p, uint32_t k) {
@@ -225,9 +269,11 @@ sn_nd sn_dec_conv(sn_pass_ctx *cx, sn_nd x) {
     bool dense = true;
     for (uint32_t k = 0; k < p.g.n; k++) dense = dense && p.g.input_dilation[k] == 1;
     if (dense || sn_node_attr(cx->m, x, SN_ATTR_SCHEDULE)) return x;
+    for (uint32_t k = 0; k < p.g.n; k++)
+        if (!sn_ix_is_const(cx->m, sn_graph_type(cx->m, p.w)->shape[2 + k], &p.kernel[k])) return x;
+    even_phases(&p, x);
     for (uint32_t k = 0; k < p.g.n; k++) {
-        if (!sn_ix_is_const(cx->m, sn_graph_type(cx->m, p.w)->shape[2 + k], &p.kernel[k]) || !plan_axis(&p, k))
-            return x;
+        if (!p.w.i || !plan_axis(&p, k)) return x;
         if (!p.axis[k].joined && (convolutions *= p.axis[k].phases) > MOST_PHASES) return x;
     }
     p.more = (sn_conv_more){precision, precision ? 1 : 0};

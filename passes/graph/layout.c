@@ -234,6 +234,7 @@ static sn_nd convolution(layout *l, sn_nd was, sn_nd x) {
     if (way == SN_LAYOUT_JOINED) x = sn_layout_conv_joined(m, x);
     if (way == SN_LAYOUT_GRADIENT) x = sn_layout_conv_gradient(m, x);
     if (way == SN_LAYOUT_FIRST) x = sn_layout_conv_first(m, x);
+    if (way == SN_LAYOUT_PRODUCT) x = sn_layout_conv_product(m, x);
     return x.i && is_last(l->flags[was.i]) ? sn_layout_laid_out(m, x) : x;
 }
 

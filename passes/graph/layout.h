@@ -44,6 +44,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd conv, bool image_offered);
 /* The same convolution, of operands that are laid out for it. */
 sn_nd sn_layout_conv_last(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_first(sn_module *m, sn_nd conv);
+sn_nd sn_layout_conv_product(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_patches(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_joined(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd conv);

@@ -19,7 +19,8 @@
  * threads, the conversion of the image included unless it can be had so. Groups of few channels are joined first
  * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought:
  * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
- * operands have what is not summed innermost. One that is left to a library has channels innermost in image and weights where
+ * operands have what is not summed innermost, few channels joined with the taps of a row, others with zeros behind them, those of
+ * groups together. One that is left to a library has channels innermost in image and weights where
  * the image can be had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and taps are products of zeros (an
  * infinity in a pixel that a joined window reaches without a tap makes nan).
  */
@@ -304,6 +305,18 @@ typedef struct ways {
     double boxes, threads;
 } ways;
 
+/* A gradient of weights, whose sum goes over pixels: more taps than results. */
+static bool is_gradient(const shape *s) { return s->taps > s->result[0] * s->pixels; }
+
+/* Blocks that share the sums of a tile, where tiles are few and sums long, as of gradients of weights. */
+static int64_t parts_of(const sn_target *t, const sn_product *p) {
+    enum { LEAST = 256 };
+    double tiles = (double)p->batch * (double)whole(p->m, SN_CHOICE_TILES) * (double)whole(p->n, SN_CHOICE_TILES);
+    int64_t parts = tiles > 0 ? (int64_t)(t->units / tiles) : 1, most = p->k / LEAST;
+    if (parts > most) parts = most;
+    return parts > 1 ? parts : 1;
+}
+
 static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t together) {
     sn_product p = {.node = x,
                     .dtype = s->dtype,
@@ -312,7 +325,13 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
                     .n = s->result[1] / s->g.groups * together,
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    double threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    enum { FMAS = 128 /* of a multiprocessor in a cycle */ };
+    double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)p.k / (FMAS * cx->target->units);
+    double plain = more(sn_choice_cycles_by_threads(&q, s->dtype, 1), fmas);
+    int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
+    p.batch *= parts, p.k = whole(p.k, parts);
+    double threads = s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1);
+    if (s->g.groups > 1 && !is_gradient(s)) threads = windows_cycles(cx->target, s);
     return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
 }
 
@@ -332,7 +351,6 @@ static bool bands_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool
         bands += bands > 0 ? conversion_cycles(cx->target, s, s->image) : 0;
         w.threads = less(w.threads, AS_OFFERED * windows_cycles(cx->target, s));
     }
-    if (s->result[1] <= BAND) w.boxes = w.threads;
     return bands > 0 && bands < w.boxes + copies && bands < w.threads;
 }
 
@@ -380,6 +398,18 @@ static sn_layout_way way_for_library(const sn_module *m, sn_nd x, const shape *s
     return image_offered && !backwards ? SN_LAYOUT_LAST : SN_LAYOUT_NONE;
 }
 
+/* Elements of a line of columns, which are of one tap: where f32 is taken apart all 128 bytes, and where there is but one line. */
+static int64_t line_unit(const shape *s, bool alone) {
+    bool whole_lines = s->dtype == SN_F32 || alone;
+    return (whole_lines ? SN_CHOICE_LINE : 2 * SN_CHOICE_VECTOR) / sn_dtype_bytes(s->dtype);
+}
+
+/* Do channels of a group fill half of a line of columns, and begin results where tensor copies can? */
+static bool fills_lines(const shape *s) {
+    int64_t results = s->result[1] / s->g.groups;
+    return 2 * s->image[0] >= line_unit(s, false) && results % sn_place_unit(s->dtype) == 0 && s->rank < SN_MAX_RANK;
+}
+
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
@@ -389,10 +419,10 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
-    if (s.taps > s.result[0] * s.pixels) {
+    if (is_gradient(&s)) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
-        return is_dense(&s) && s.g.groups == 1 && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT
-                                                                                     : SN_LAYOUT_NONE;
+        bool fills = s.g.groups == 1 || fills_lines(&s);
+        return is_dense(&s) && fills && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
     }
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
     if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, image_offered, copies);
@@ -412,6 +442,19 @@ sn_nd sn_layout_conv_last(sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     sn_nd in[] = {sn_layout_laid_out(m, n->in[0]), sn_layout_laid_out(m, n->in[1])};
     return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+}
+
+/* Weights that lie where tensor copies do not find them, as one tap of several, are copied; those that are computed stay so. */
+sn_nd sn_layout_conv_product(sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    sn_place p;
+    sn_nd w = sn_layout_below_casts(m, n->in[1]), base = w;
+    while (sn_ops[sn_node_get(m, base)->op].cls == SN_OPS_VIEW) base = sn_node_get(m, base)->in[0];
+    sn_op op = sn_node_get(m, base)->op;
+    bool there = op == SN_OP_INPUT || op == SN_OP_WEIGHT || op == SN_OP_CONSTANT;
+    if (!there || (sn_place_of(&p, m, w) && sn_place_is_aligned(&p, 1, sn_place_unit(p.dtype)))) return x;
+    sn_nd in[] = {n->in[0], sn_layout_laid_out(m, n->in[1])};
+    return in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
 }
 
 sn_nd sn_layout_conv_first(sn_module *m, sn_nd x) {
@@ -573,8 +616,97 @@ static sn_nd first_innermost(sn_module *m, sn_nd x) {
     return y.i ? sn_graph_cast(m, y, dtype) : y;
 }
 
-sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
+/* Are channels so few that they are less than a line, and the taps of a row neighbours in memory? */
+static bool joins_gradient(const shape *s) {
+    uint32_t last = s->g.n - 1;
+    bool near = s->g.stride[last] == 1 || s->result[s->rank - 1] == 1;
+    return near && s->image[0] <= sn_place_unit(s->dtype) && s->g.low[last] >= 0 && s->result[s->rank - 1] > 1;
+}
+
+/* What a window has along the last axis: `width` elements, from one to the next `step`, of pixels of so many channels. */
+typedef struct taps {
+    int64_t channels, width, step;
+} taps;
+
+static taps taps_of(const shape *s) {
+    taps t = {.channels = s->image[0]};
+    int64_t dilation = s->g.dilation[s->g.n - 1];
+    while (dilation * t.channels % sn_place_unit(s->dtype)) t.channels++;
+    t.step = dilation * t.channels;
+    int64_t own = s->result[s->rank - 1], unit = line_unit(s, own == s->pixels);
+    t.width = whole(own * t.channels, unit) * unit;
+    return t;
+}
+
+/* [C, N, S1..Sn] -> [N, S1..Sn, C], with zeros beside rows and channels -> [N, S1..S(n-1), windows, width] -> width first */
+static sn_nd joined_windows(sn_module *m, sn_nd x, const shape *s, const taps *t) {
+    int64_t perm[SN_MAX_RANK], size[SN_MAX_RANK], low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    uint32_t rank = s->rank, row = rank - 2;
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    int64_t windows = s->weights[rank - 1], pixels = whole((windows - 1) * t->step + t->width, t->channels);
+    for (uint32_t k = 0; k < rank; k++) perm[k] = (k + 1) % rank, size[k] = s->image[perm[k]];
+    low[row] = s->g.low[s->g.n - 1];
+    if (pixels < low[row] + size[row]) pixels = low[row] + size[row];
+    while (pixels * t->channels % sn_place_unit(s->dtype)) pixels++;
+    high[row] = pixels - low[row] - size[row], high[rank - 1] = t->channels - size[rank - 1];
+    sn_nd y = padded(m, sn_layout_permuted(m, sn_layout_below_casts(m, x), perm), low, high);
+    size[row] = pixels * t->channels;
+    y = sn_graph_unfold(m, reshaped(m, sn_graph_copied(m, y), size, rank - 1), row, t->width, t->step, 1);
+    if ((size[row] - t->width) / t->step + 1 > windows) y = sn_graph_slice(m, y, row, 0, windows, 1);
+    y = sn_graph_move_axis(m, y, rank - 1, 0);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
+}
+
+/* Windows of a row join the channels of the gradient, so that its columns come in lines. */
+static sn_nd gradient_joined(sn_module *m, sn_nd x, const shape *s) {
     const sn_node_rec *n = sn_node_get(m, x);
-    sn_nd in[] = {first_innermost(m, n->in[0]), first_innermost(m, n->in[1])};
-    return in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+    sn_conv_geometry g = s->g;
+    taps t = taps_of(s);
+    int64_t size[SN_MAX_RANK], perm[SN_MAX_RANK], own = s->result[s->rank - 1];
+    g.dilation[g.n - 1] = g.stride[g.n - 1] = 1, g.low[g.n - 1] = g.high[g.n - 1] = 0;
+    sn_nd image = joined_windows(m, n->in[0], s, &t);
+    sn_nd y = sn_layout_conv_like(m, x, image, first_innermost(m, n->in[1]), &g);
+    if (t.width > own * t.channels) y = sn_graph_slice(m, y, 0, 0, own * t.channels, 1);
+    size[0] = own, size[1] = t.channels;
+    for (uint32_t k = 1; k + 1 < s->rank; k++) size[k + 1] = s->result[k];
+    for (uint32_t k = 0; k < s->rank; k++) perm[k] = (k + 1) % s->rank;
+    y = reshaped(m, y, size, s->rank);
+    if (t.channels > s->image[0]) y = sn_graph_slice(m, y, 1, 0, s->image[0], 1);
+    return sn_layout_permuted(m, y, perm);
+}
+
+/* [C, G*N, S1..Sn], which has the batch of each group, in memory as [N, S1..Sn, G, C]: of a pixel all channels together. */
+static sn_nd groups_innermost(sn_module *m, sn_nd x, const shape *s) {
+    uint32_t rank = s->rank + 1;
+    int64_t size[SN_MAX_RANK] = {0}, perm[SN_MAX_RANK], back[SN_MAX_RANK], was[SN_MAX_RANK];
+    sn_dtype dtype = sn_type_of(m, x)->dtype;
+    x = sn_layout_below_casts(m, x);
+    sizes_of(was, m, x);
+    size[0] = was[0], size[1] = s->g.groups, size[2] = was[1] / s->g.groups;
+    for (uint32_t k = 3; k < rank; k++) size[k] = was[k - 1];
+    for (uint32_t k = 0; k < rank; k++) perm[k] = k + 2 < rank ? k + 2 : k + 2 == rank ? 1 : 0;
+    for (uint32_t k = 0; k < rank; k++) back[perm[k]] = k;
+    sn_nd twin = sn_layout_permuted(m, reshaped(m, x, size, rank), perm);
+    if (twin.i && !can_be_brought(m, twin)) twin = sn_graph_copied(m, twin);
+    sn_nd y = reshaped(m, sn_layout_permuted(m, twin, back), was, s->rank);
+    return y.i ? sn_graph_cast(m, y, dtype) : y;
+}
+
+sn_nd sn_layout_conv_gradient(sn_module *m, sn_nd x) {
+    shape s;
+    shape_of(&s, m, x);
+    if (s.g.groups == 1 && joins_gradient(&s)) return gradient_joined(m, x, &s);
+    const sn_node_rec *n = sn_node_get(m, x);
+    int64_t unit = line_unit(&s, false), low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    high[0] = whole(s.image[0], unit) * unit - s.image[0];
+    sn_nd image = n->in[0];
+    if (high[0] && s.pixels > 1) {
+        sn_dtype dtype = sn_type_of(m, image)->dtype;
+        image = padded(m, sn_layout_below_casts(m, image), low, high);
+        if (image.i) image = sn_graph_cast(m, image, dtype);
+    }
+    if (image.i) image = s.g.groups > 1 ? groups_innermost(m, image, &s) : first_innermost(m, image);
+    sn_nd in[] = {image, first_innermost(m, n->in[1])};
+    sn_nd y = in[0].i && in[1].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : (sn_nd){0};
+    return y.i && high[0] && s.pixels > 1 ? sn_graph_slice(m, y, 0, 0, s.image[0], 1) : y;
 }

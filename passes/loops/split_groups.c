@@ -4,8 +4,8 @@
  *  -> loop g in 4 { loop o in 64 { reduce sum c in 64 { .. x[256*p + 64*g + c] * w[4096*g + 64*o + c] } } }
  *
  * Convolutions with groups come so: with an axis of its own a group is a product of matrices, one of a batch, and
- * class contract finds it. Only where tensor copies can bring it, and where a group has rows enough for most of a tile;
- * else threads look at a place for each element and do not care. Legality: always, where each index is linear in both
+ * class contract finds it. Only where tensor copies can bring it, and where a group has rows enough for most of a tile, or
+ * sums so long that rows do not matter; else threads look at a place for each element and do not care. Legality: always, where each index is linear in both
  * axes. After `collapse`, which sees long axes. Cost: linear in the statements, a substitution for each axis.
  */
 #include "passes/base/nest.h"
@@ -54,12 +54,37 @@ static void wrap_region(sn_module *m, sn_stmt s, sn_axis ax) {
     }
 }
 
-static bool split(sn_module *m, sn_stmt s) {
+/* Steps of the sums in s, one inside the other; 0: they are no numbers. */
+static int64_t steps_of(const sn_module *m, sn_stmt s) {
+    int64_t most = 0;
+    for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_next(m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        int64_t extent, inside = steps_of(m, t);
+        if (r->op == SN_LOP_REDUCE && !sn_ix_is_const(m, sn_stmt_extent(m, t), &extent)) return 0;
+        if (r->op == SN_LOP_REDUCE) inside = sn_mul_clamped(extent, inside ? inside : 1);
+        if (inside > most) most = inside;
+    }
+    return most;
+}
+
+/* Is the sum longer than a group has results, or nearly so, as in a gradient of weights? Then rows may be few: its operands would be read once for each
+ * of these. */
+static bool is_gradient(const sn_module *m, const sn_chain *outer, int64_t groups) {
+    enum { NEARLY = 8 };
+    int64_t results = 1, extent;
+    for (uint32_t i = 0; i < outer->n; i++) {
+        if (!sn_ix_is_const(m, sn_stmt_extent(m, outer->at[i]), &extent)) return false;
+        results = sn_mul_clamped(results, extent);
+    }
+    return NEARLY * steps_of(m, outer->at[outer->n - 1]) > results / groups;
+}
+
+static bool split(sn_module *m, const sn_chain *outer, sn_stmt s) {
     sn_axis o = sn_stmt_axis(m, s);
     int64_t extent, group = find_group(m, s, sn_ix_axis(m, o));
     const char *name = sn_axis_get(m, o)->name;
     bool whole = sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && group && extent % group == 0 && extent > group;
-    if (!whole || 2 * group <= SN_PRODUCT_LEAST) return false;
+    if (!whole || (2 * group <= SN_PRODUCT_LEAST && !is_gradient(m, outer, extent / group))) return false;
     sn_axis both[2] = {sn_axis_new(m, sn_strf(&m->arena, "%sg", name), sn_ix_const(m, extent / group)),
                        sn_axis_new(m, name, sn_ix_const(m, group))};
     sn_ix with = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, both[0]), group), sn_ix_axis(m, both[1]));
@@ -78,7 +103,7 @@ sn_status sn_pass_split_groups(sn_pass_ctx *cx, bool *changed) {
         if (sn_kern_get(m, k)->scheduled || sn_kern_is_library(sn_kern_get(m, k))) continue;
         sn_chain_outer(&outer, m, k);
         for (uint32_t a = 0; a < outer.n; a++) {
-            if (!split(m, outer.at[a])) continue;
+            if (!split(m, &outer, outer.at[a])) continue;
             sn_remark(cx, sn_kern_get(m, k)->name, "groups of an axis are one of their own");
             *changed = true;
         }

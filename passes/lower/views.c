@@ -46,6 +46,17 @@ static void unfold_index(sn_module *m, sn_nd x, const sn_type *in, const sn_ix *
     at[axis] = sn_ix_add(m, sn_ix_scale(m, index[axis], sn_node_int(m, x, SN_ATTR_STEP, 1)), tap);
 }
 
+/* Same row-major position. Axes at either end that both have are the same ones: nobody divides by their sizes, which says nothing of an
+ * index that a mask keeps from memory, as beside an image (the pixel in front of a row is none of the row before). */
+static void reshape_index(sn_module *m, const sn_type *out, const sn_type *in, const sn_ix *index, sn_ix *at) {
+    uint32_t first = 0, to = out->rank, from = in->rank;
+    for (; to && from && sn_ix_eq(out->shape[to - 1], in->shape[from - 1]); to--, from--) at[from - 1] = index[to - 1];
+    for (; first < to && first < from && sn_ix_eq(out->shape[first], in->shape[first]); first++)
+        at[first] = index[first];
+    sn_ix flat = sn_ix_flatten(m, index + first, out->shape + first, to - first);
+    sn_ix_unflatten(m, flat, in->shape + first, from - first, at + first);
+}
+
 void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
@@ -73,8 +84,7 @@ void sn_lower_view_index(sn_lower *lw, sn_nd x, const sn_ix *index, sn_ix *at) {
             at[k] = mask >> k & 1 ? sn_ix_sub(m, sn_ix_addc(m, in->shape[k], -1), index[k]) : index[k];
         return;
     }
-    default: /* reshape, squeeze, unsqueeze: same row-major position */
-        sn_ix_unflatten(m, sn_ix_flatten(m, index, n->type.shape, n->type.rank), in->shape, in->rank, at);
+    default: reshape_index(m, &n->type, in, index, at); /* reshape, squeeze, unsqueeze */
     }
 }
 

@@ -17,6 +17,10 @@
 
 #include <math.h>
 
+enum {
+    LEAST_ROWS = 32 /* channels of an image that may be rows: fewer are columns, of which an instruction has few, too */
+};
+
 /* ---- what it applies to ---- */
 
 /* The instruction for operands of that dtype, none: there is none. */
@@ -57,14 +61,16 @@ static sn_axis contiguous_axis(const sn_contract *ct) {
 }
 
 /* Few rows are columns. Results that are images are stored along rows of the tile; but rows that are taken apart are
- * twice as many as those of an instruction at least. */
+ * twice as many as those of an instruction at least, and rows of a gradient of weights, which is short, as many. */
 static bool stands_sideways(const sn_contract *ct) {
     const sn_contraction *c = &ct->c;
     int64_t extent, least = sn_mmas[ct->mma].m;
     bool few = c->m <= least && c->m < c->n;
+    if (ct->images && few && c->m < SN_PRODUCT_LEAST && any_lies_across(ct, true) && any_lies_across(ct, false))
+        return true;
     if (!ct->images || (ct->n_terms && few)) return few;
     sn_axis ax = contiguous_axis(ct), last = sn_contraction_last_axis(&extent, ct->m, c, SN_SIDE_M);
-    return ax.i && ax.i == last.i;
+    return (few && c->m < LEAST_ROWS) || (ax.i && ax.i == last.i);
 }
 
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
@@ -124,15 +130,17 @@ double sn_contract_behind(const sn_contract *ct) {
 /* Does it take as long as its left operand takes to come from memory? With taps, that one comes from the cache. */
 static bool is_narrow(const sn_contract *ct) { return !ct->line && ct->c.n <= sn_mmas[ct->mma].m; }
 
+/* Rows of a product that is worth tiles. Channels of an image may leave rows of an instruction idle: threads would bring each pixel
+ * once for every tap. */
+static int64_t least_rows(const sn_contract *ct) { return ct->images ? LEAST_ROWS : SN_PRODUCT_LEAST; }
+
 /* Tensor copies bring the operands to instructions of warpgroups. */
 static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
     sn_contract ct;
     const char *why_not;
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
-    /* Groups of a convolution with fewer rows have been joined as far as that helps. */
-    int64_t filled = ct.images && ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST;
-    if (ct.c.m < filled || ct.c.k < SN_PRODUCT_LEAST) return;
+    if (ct.c.m < least_rows(&ct) || ct.c.k < SN_PRODUCT_LEAST) return;
     bool for_tiles = pinned->halo || pinned->shared;
     if (is_narrow(&ct) && for_tiles) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
@@ -152,6 +160,16 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
     return headers.n && sn_contract_find(&ct, &why_not, cx, k) && is_narrow(&ct);
 }
 
+/* Would rows of a reduction read the operands again and again, with few rows, too? Taps of a gradient of weights that read the same pixels:
+ * its sums are longer than its results are many. Less so where threads multiply. */
+static bool rereads_pixels(const sn_contract *ct, int64_t side) {
+    enum { LEAST = 2, LEAST_PLAIN = 4 };
+    bool masked = false;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++)
+        masked |= ct->c.operands[i].load.i && sn_stmt_get(ct->m, ct->c.operands[i].load)->has_mask;
+    return masked && ct->c.k > sn_mul_clamped(ct->c.m, ct->c.n) && side >= (ct->mma ? LEAST : LEAST_PLAIN);
+}
+
 /* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless
  * the header says so. Tiles that take `below` cycles at least are not looked for. */
 static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned, double below) {
@@ -161,7 +179,8 @@ static void propose_threads(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, cons
     if (pinned->halo || pinned->shared) return; /* both are for boxes */
     if (!sn_contract_find_threads(&ct, &why_not, cx, k, pinned)) return;
     int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
-    if (!pinned->cls && (side < SN_CONTRACT_SIDE || ct.c.k < SN_CONTRACT_DEPTH)) return;
+    bool few = side < SN_CONTRACT_SIDE && !rereads_pixels(&ct, side);
+    if (!pinned->cls && (few || ct.c.k < SN_CONTRACT_DEPTH)) return;
     if (sn_contract_threads_least(&ct) >= below) return;
     if (!sn_contract_complete_threads(&sc, &out->cycles, &ct)) return;
     if (!sc.plain || sc.split <= 1) sn_schedule_propose(out, cx, &sc); /* parts are those of instructions */
@@ -172,10 +191,14 @@ static void append(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched_list *mor
     for (uint32_t i = 0; i < more->n; i++) sn_schedule_propose(out, cx, &more->at[i]);
 }
 
+/* ... of which instructions do whole rows, or columns that are not few. Groups of a convolution with fewer have been joined as far as that
+ * helps. */
 static bool has_images(sn_pass_ctx *cx, sn_kern k) {
     sn_contract ct;
     const char *why_not;
-    return sn_contract_find(&ct, &why_not, cx, k) && ct.images;
+    if (!sn_contract_find(&ct, &why_not, cx, k) || !ct.images) return false;
+    int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
+    return (side < LEAST_ROWS ? side : ct.c.m) >= (ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST);
 }
 
 /* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller

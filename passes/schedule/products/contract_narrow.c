@@ -65,6 +65,16 @@ static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
     return split > 1 ? (uint32_t)split : 1;
 }
 
+/* Of more tiles, too, where parts of the operands come from the cache that much sooner than the last block has all sums. */
+static uint32_t share_long(const sn_contract *ct, const sn_sched *sc, int64_t tiles) {
+    double bytes = (double)step_bytes(ct, sc) * (double)ct->c.k;
+    sn_sched parts = *sc;
+    parts.split = (uint32_t)(ct->cx->target->units / tiles);
+    if (parts.split < 2) return 1;
+    double saved = (bytes - bytes / parts.split) / SN_PRODUCT_FETCH;
+    return saved > sn_contract_share_cycles(&parts) ? parts.split : 1;
+}
+
 /* Rows of both operands that a multiprocessor takes apart for a step of the whole sum, with tiles of so many rows. */
 static double taken_apart(const sn_contract *ct, int64_t rows) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
@@ -124,7 +134,9 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (!sc.cluster) sc.cluster = 1;
     if (sc.block_x % mma->threads || !sc.tile_m) return;
     int64_t tiles = sn_mul_clamped(ct->c.batch, sn_ceil_div(ct->c.m, sc.tile_m) * sn_ceil_div(ct->c.n, sc.tile_n));
-    if (!sc.split) sc.split = sc.persistent || sc.cluster > 1 ? 1 : choose_split(ct, tiles);
+    bool open = !sc.split && !sc.persistent && sc.cluster == 1 && tiles > 0;
+    if (!sc.split) sc.split = open ? choose_split(ct, tiles) : 1;
+    if (open && sc.split == 1) sc.split = share_long(ct, &sc, tiles);
     tiles = sn_mul_clamped(tiles, sc.split);
     /* Several warpgroups take all registers of a multiprocessor (codegen-llvm/kernel.c). */
     int64_t each = sn_ceil_div(tiles, t->units), blocks = tiles,

@@ -260,6 +260,15 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
     sc->tile_k = (uint32_t)steps * sc->block_y;
 }
 
+/* A gradient of weights of single channels: sums longer than results are many, over pixels that taps share. A row of a reduction does better, whose
+ * lanes lie along the pixels. */
+static bool is_gradient(const sn_contract_rows *r, const sn_module *m) {
+    bool masked = false;
+    for (uint32_t i = 0; i < r->c.n_operands; i++)
+        masked |= r->c.operands[i].load.i && sn_stmt_get(m, r->c.operands[i].load)->has_mask;
+    return r->c.m == 1 && masked && r->c.k > r->c.n;
+}
+
 /* Does the header say what a thread has, and is there room for it? */
 static bool possible(const sn_contract_rows *r, const sn_sched *sc, const sn_target *t) {
     uint64_t threads = (uint64_t)sc->block_x * sc->block_y;
@@ -288,6 +297,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_sched sc = *pinned;
     if (!sn_contract_rows_find(&r, &why_not, cx, k)) return SN_OK;
     bool open = pinned->cls == SN_SCHED_NONE;
+    if (open && is_gradient(&r, cx->m)) return SN_OK;
     int64_t least = r.c.m > 1 ? SN_ROWS_SHARED_STEPS : SN_ROWS_STEPS;
     if (!r.bytes || (open && (r.c.n < SN_ROWS_COLUMNS || r.c.k < least))) return SN_OK;
     sc.cls = SN_SCHED_CONTRACT;

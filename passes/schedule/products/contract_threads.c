@@ -14,7 +14,7 @@
 
 #include "ir/loop/access.h"
 
-enum { LEAST_STAGES = 2, MOST_STAGES = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
+enum { LEAST_STAGES = 2, MOST_STAGES = 4, LEAST_STEPS = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
 
 /* ---- operands ---- */
 
@@ -166,6 +166,9 @@ static bool fits(const sn_contract *ct, const sn_sched *sc, const sn_contract_pl
 
 /* ---- the model ---- */
 
+/* Blocks that share the sums of a tile. */
+static int64_t parts_of(const sn_sched *sc) { return sc->split > 1 ? sc->split : 1; }
+
 static double most(double a, double b) { return a > b ? a : b; }
 
 /* What warps do in a step of a tile. */
@@ -263,21 +266,40 @@ static double behind_cycles(const sn_contract *ct, const sn_sched *sc, double n)
     return each * ct->behind * most(SN_PRODUCT_BEHIND / 100.0, warps);
 }
 
+/* Of a block: of the whole sum, or of its part. */
+static int64_t steps_of(const sn_contract *ct, const sn_sched *sc) {
+    return sn_ceil_div(sn_ceil_div(ct->c.k, sc->tile_k), parts_of(sc));
+}
+
 /* Cycles in which a multiprocessor does n tiles side by side. */
 static double wave_cycles(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p, const work *w,
                           int64_t n) {
     double results = (double)n * sc->tile_m * sc->tile_n * sn_dtype_bytes(ct->c.dtype) / SN_CONTRACT_CACHE;
     double given = 2.0 * (double)n * (double)given_bytes(ct, sc, p) / SN_LINE;
-    return step_cycles(sc, w, (double)n) * (double)sn_ceil_div(ct->c.k, sc->tile_k) + SN_CONTRACT_LATENCY + results +
-           given + behind_cycles(ct, sc, (double)n);
+    return step_cycles(sc, w, (double)n) * (double)steps_of(ct, sc) + SN_CONTRACT_LATENCY + results + given +
+           behind_cycles(ct, sc, (double)n);
+}
+
+static int64_t tiles_of(const sn_contract *ct, const sn_sched *sc) {
+    return sn_mul_clamped(ct->c.batch, sn_ceil_div(ct->c.m, sc->tile_m) * sn_ceil_div(ct->c.n, sc->tile_n));
 }
 
 static double cycles_of(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
-    int64_t tiles = ct->c.batch * sn_ceil_div(ct->c.m, sc->tile_m) * sn_ceil_div(ct->c.n, sc->tile_n);
-    int64_t units = ct->cx->target->units, side_by_side = resident(ct, sc, p), wave = units * side_by_side;
+    int64_t blocks = sn_mul_clamped(tiles_of(ct, sc), parts_of(sc)), units = ct->cx->target->units;
+    int64_t side_by_side = resident(ct, sc, p), wave = units * side_by_side;
     work w = work_of(ct, sc, p);
-    double cycles = (double)(tiles / wave) * wave_cycles(ct, sc, p, &w, side_by_side);
-    return cycles + (tiles % wave ? wave_cycles(ct, sc, p, &w, sn_ceil_div(tiles % wave, units)) : 0);
+    double cycles = (double)(blocks / wave) * wave_cycles(ct, sc, p, &w, side_by_side);
+    cycles += blocks % wave ? wave_cycles(ct, sc, p, &w, sn_ceil_div(blocks % wave, units)) : 0;
+    return cycles + sn_contract_share_cycles(sc);
+}
+
+/* Parts of the sums, so many that all blocks run at once, each with a few steps; where there are matrix instructions, whose
+ * sums contract_split.c adds up. */
+static uint32_t parts_for(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
+    int64_t most = sn_ceil_div(ct->c.k, sc->tile_k) / LEAST_STEPS, n = resident(ct, sc, p) * ct->cx->target->units;
+    int64_t parts = sc->plain ? 1 : n / tiles_of(ct, sc);
+    if (parts > most) parts = most;
+    return parts > 1 ? (uint32_t)parts : 1;
 }
 
 /* ---- choosing ---- */
@@ -296,14 +318,22 @@ static bool has_room(const search *s, const sn_sched *sc, const sn_contract_plai
     return fits(s->ct, sc, p) && (is_pinned(s) || sum_words(s->ct, sc, p) <= words);
 }
 
+static void try_parts(search *s, const sn_sched *sc, const sn_contract_plain *p, uint32_t parts) {
+    sn_sched some = *sc;
+    if (!some.split) some.split = parts;
+    double cycles = resident(s->ct, sc, p) < 1 ? 1 : cycles_of(s->ct, &some, p);
+    if (s->cycles > 0 && cycles >= s->cycles) return;
+    s->best = some;
+    s->cycles = cycles;
+}
+
 static void try_tile(search *s, const sn_sched *sc, const sn_contract_plain *p) {
     if (!has_room(s, sc, p)) return;
     bool none = resident(s->ct, sc, p) < 1;
     if (!is_pinned(s) && none) return;
-    double cycles = none ? 1 : cycles_of(s->ct, sc, p);
-    if (s->cycles > 0 && cycles >= s->cycles) return;
-    s->best = *sc;
-    s->cycles = cycles;
+    uint32_t parts = none || sc->split || s->pinned->cls ? 1 : parts_for(s->ct, sc, p);
+    try_parts(s, sc, p, 1);
+    if (parts > 1) try_parts(s, sc, p, parts);
 }
 
 /* Most tiles have no room even as one group of threads with the fewest stages: who has which elements is not asked. A header

@@ -114,6 +114,8 @@ void sn_window_set_line(sn_contraction_copier *c, const sn_window *w, const sn_w
 void sn_window_set_tap(sn_contraction_copier *c, const sn_window *w, const sn_window_line *l, sn_ix tap);
 /* Copies what v is made of besides the value of an element: the same for all windows. */
 void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val v);
+/* Does s load what a plane has one of, as a bias? */
+bool sn_window_is_of_plane(const sn_window *w, sn_stmt s);
 /* Copies what the body stores of the result at the copier's place, where its mask holds. */
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w);
 /* The mask, where e is in [0, extent) too; none where that always is. */

@@ -304,6 +304,9 @@ bool sn_window_find(sn_window *w, const char **why_not, sn_pass_ctx *cx, sn_kern
     w->plane = last_plane(w);
     count(w);
     w->weights_apart = has_weights_apart(w);
+    *why_not = "its sum goes over images: a gradient of weights, whose windows are few and have many taps";
+    bool few = w->row.windows * w->column.windows < w->row.taps * w->column.taps;
+    if (cx->target->is_gpu && w->steps > 1 && few) return false;
     w->n_planes = sh->rows / w->row.windows / w->column.windows / w->n_lanes;
     find_store_lanes(w);
     return true;

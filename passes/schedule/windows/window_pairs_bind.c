@@ -1,6 +1,7 @@
 /* window_pairs_bind.c: binding of class window with `pixels` whose product has pairs of pixels as columns (window_pixels.h).
  *
  *     loop x : block.x { loop u { turn[u, c, v] = load x[..] } }                            of the first image
+ *     loop x : block.x { held[..] = load bias[..] }                                         what planes have one of
  *     loop i in planes {
  *       loop x : block.x { loop u { image[even][..] = turn[.., 0]   image[odd][..] = turn[.., 1] } }
  *       loop x : block.x { loop u { if i + 1 in planes { turn[u, c, v] = load x[..] } } }
@@ -134,6 +135,43 @@ void sn_pairs_put_image(binding *b, sn_cursor at, sn_ix image, int64_t apart) {
     b->of.plane = here;
 }
 
+/* ---- what planes have one of ---- */
+
+static void hold(binding *b, sn_cursor at, sn_stmt load, int64_t apart) {
+    const sn_window_bands *of = &b->p.b;
+    sn_module *m = b->of.m;
+    const sn_stmt_rec *r = sn_stmt_get(m, load);
+    sn_dtype dtype = r->dtype;
+    sn_axis image = sn_axis_new(m, "i", sn_ix_const(m, of->planes));
+    sn_mma_nest n = sn_pairs_nest(b, 0);
+    sn_contraction_copier c;
+    sn_cursor in = at;
+    int64_t size;
+    sn_ix x = sn_open_loop(m, &in, "x", of->threads, SN_AXIS_BLOCK_X);
+    sn_stmt nest = in.parent;
+    sn_ix h = sn_open_loop(m, &in, "h", of->side, SN_AXIS_UNROLL);
+    sn_ix plane = sn_ix_add(m, b->of.plane, sn_pairs_plane(b, sn_mma_row(m, &n, x, h, sn_ix_const(m, 0))));
+    sn_bands_start_copier(&b->of, &c, in, sn_ix_fma(m, apart, sn_ix_axis(m, image), plane), sn_ix_const(m, 0));
+    sn_ix from = sn_contraction_copy_ix(&c, r->ix);
+    sn_range range = sn_ix_range(m, from);
+    bool there = sn_ix_is_const(m, sn_buf_get(m, r->buf)->size, &size) && range.lo >= 0 && range.hi < size;
+    if (!there || sn_ix_uses_axis(m, from, image)) {
+        sn_stmt_unlink(m, nest);
+        return;
+    }
+    sn_buf buf = sn_local_new(m, "held", dtype, SN_BUF_REG, of->side, of->threads);
+    sn_put_store(m, in, buf, sn_ix_fma(m, of->side, x, h), sn_put_load(m, in, r->buf, from));
+    b->of_plane[b->n_held] = load;
+    b->held[b->n_held++] = buf;
+}
+
+void sn_pairs_hold(binding *b, sn_cursor at, int64_t apart) {
+    const sn_window *w = &b->p.b.w;
+    sn_stmt s = sn_region_first(w->m, w->k, w->sh->body);
+    for (; s.i && b->n_held < SN_MOST_AHEAD && b->p.b.planes > 1; s = sn_next(w->m, s))
+        if (sn_window_is_of_plane(w, s)) hold(b, at, s, apart);
+}
+
 /* ---- results ---- */
 
 /* Of the four sums of a tile, which neighbour has which: columns are pairs, rows 8 and above their second pixels. */
@@ -153,6 +191,7 @@ void sn_pairs_put_results(binding *b, sn_cursor at) {
     sn_ix first = sn_ix_fma(m, PAIR, sn_mma_column(m, &n, x, j, zero), sn_ix_scale(m, some, b->p.wide));
     sn_pixels_spot s = {.row = sn_ix_divc(m, first, of->groups), .column = sn_ix_modc(m, first, of->groups)};
     s.plane = sn_pairs_plane(b, sn_mma_row(m, &n, x, h, zero));
+    b->held_at = sn_ix_fma(m, of->side, x, h);
     sn_val mask = sn_pixels_put_inside(b, at, (sn_val){0}, &s);
     sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
     sn_ix e = sum_of(b, sn_ix_fma(m, b->p.wide, some, v));

@@ -351,6 +351,10 @@ void sn_pixels_put_result(binding *b, sn_cursor at, const spot *s, sn_val sum, s
     sn_window_set_axis(&c, sn_stmt_axis(m, w->sh->outer.at[w->column.outer]), sn_ix_add(m, b->of.column, s->column));
     c.mask = mask;
     sn_contraction_becomes(&c, sn_stmt_get(m, w->nest->top)->result, sum);
+    for (uint32_t i = 0; i < b->n_held; i++) {
+        sn_val held = sn_put_load(m, at, b->held[i], b->held_at);
+        sn_contraction_becomes(&c, sn_stmt_get(m, b->of_plane[i])->result, held);
+    }
     sn_window_put_stores(&c, w);
 }
 
@@ -462,6 +466,7 @@ void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     sn_ix first = sn_ix_fma(m, of_image * of->planes, block[0], side);
     b.of.plane = first;
     if (b.p.pairs) sn_pairs_put_first(&b, at);
+    if (b.p.pairs) sn_pairs_hold(&b, at, of_image);
     b.of.plane = side; /* weights are those of any image */
     put_weights(&b, at);
     sn_ix image = sn_open_loop(m, &at, "i", of->planes, SN_AXIS_SEQ);

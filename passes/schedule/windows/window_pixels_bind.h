@@ -15,6 +15,11 @@ typedef struct sn_pixels_binding {
     sn_buf turn;       /* pixels of eight channels, as many as a thread brings together */
     sn_buf sums;       /* of eight planes, in shared memory */
     sn_buf own, spare; /* sums of f32 that terms have given; once more, where some are added up again */
+    /* Loads of what a plane has one of, which come in front of all images: nobody waits for them in each */
+    sn_stmt of_plane[SN_MOST_AHEAD];
+    sn_buf held[SN_MOST_AHEAD];
+    uint32_t n_held;
+    sn_ix held_at; /* where a thread has that of the result's plane */
 } sn_pixels_binding;
 
 /* A result: its number among the planes of the block's, counted from the first of eight, and its window, counted from the block's. */
@@ -52,5 +57,7 @@ void sn_pairs_put_first(sn_pixels_binding *b, sn_cursor at);
 /* Image number `image` of the block, of which planes lie `apart`, to shared memory, and the next one to registers. */
 void sn_pairs_put_image(sn_pixels_binding *b, sn_cursor at, sn_ix image, int64_t apart);
 void sn_pairs_put_results(sn_pixels_binding *b, sn_cursor at);
+/* What planes have one of, to registers, in front of images whose planes lie `apart`. */
+void sn_pairs_hold(sn_pixels_binding *b, sn_cursor at, int64_t apart);
 
 #endif

@@ -59,6 +59,15 @@ sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int6
     return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
 }
 
+bool sn_window_is_of_plane(const sn_window *w, sn_stmt s) {
+    const sn_stmt_rec *r = sn_stmt_get(w->m, s);
+    const sn_window_line *lines[] = {&w->row, &w->column};
+    if (r->op != SN_LOP_LOAD || r->has_mask || sn_ix_uses_vals(w->m, r->ix)) return false;
+    for (uint32_t i = 0; i < SN_COUNT(lines); i++)
+        if (lines[i]->there && sn_ix_uses_axis(w->m, r->ix, outer_of(w, lines[i]))) return false;
+    return true;
+}
+
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w) {
     for (sn_stmt s = sn_region_first(w->m, w->k, w->sh->body); s.i; s = sn_next(w->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(w->m, s);
