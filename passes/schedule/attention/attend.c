@@ -196,20 +196,28 @@ static bool scores_know_no_column(const sn_attend *a) {
     return true;
 }
 
-/* Is the result rounded to halves before anything else, as that of a product of halves is? Of a product of f32 the weights have
- * more bits, even if v is halves in memory. */
+/* Is the result rounded to halves before anything else is done than sharing it out by the total, as that of a product of halves is?
+ * Of a product of f32 the weights have more bits, even if v is halves in memory. */
 static bool is_rounded(const sn_attend *a) {
+    enum { OF_SUM = 1, OF_TOTAL = 2 };
     const sn_stmt_rec *top = sn_stmt_get(a->m, a->c.top);
-    sn_val sum = sn_result(top, 3), quotient = {0};
+    sn_notes of = {.arena = a->cx->scratch};
+    bool rounded = false;
+    sn_notes_set(&of, sn_result(top, 3).i, OF_SUM);
+    sn_notes_set(&of, sn_result(top, 1).i, OF_TOTAL);
     for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, s);
-        for (uint32_t i = 0; i < r->n_in; i++) {
-            if (sn_val_eq(r->in[i], sum) && r->op == SN_LOP_DIV && i == 0) quotient = r->result;
-            bool halves = r->op == SN_LOP_CAST && (r->dtype == SN_BF16 || r->dtype == SN_F16);
-            if (quotient.i && sn_val_eq(r->in[i], quotient) && !halves) return false;
-        }
+        uint64_t reads = 0, one;
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (sn_notes_find(&of, r->in[i].i, &one)) reads |= one;
+        bool shares = r->op == SN_LOP_DIV || r->op == SN_LOP_MUL || r->op == SN_LOP_SELECT;
+        bool halves = r->op == SN_LOP_CAST && (r->dtype == SN_BF16 || r->dtype == SN_F16);
+        if (reads == OF_TOTAL && r->n_results) sn_notes_set(&of, r->result.i, OF_TOTAL);
+        else if (reads == (OF_SUM | OF_TOTAL) && shares) sn_notes_set(&of, r->result.i, OF_SUM);
+        else if (reads && !halves) return false;
+        else rounded |= reads;
     }
-    return quotient.i;
+    return rounded;
 }
 
 static bool find_instruction(sn_attend *a, const char **why_not) {
