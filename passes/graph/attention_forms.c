@@ -3,6 +3,7 @@
  *     (e * v) / sum e                          ->  (e / sum e) * v                 also times a reciprocal
  *     v * transposed(p)                        ->  transposed(p * transposed(v))
  *     where(row, p, 0) * v,  (p * row) * v     ->  where(row, p * v, 0),  (p * v) * row
+ *     where(c, softmax(where(c, s, -1e9)), 0) * v  ->  where(any(c), softmax(where(c, s, -1e9)) * v, 0)
  *     exp(x - log(sum(e^x))) * v               ->  softmax(x) * v                  log_softmax and logsumexp
  *     exp(x) / sum(exp(x)) * v                 ->  softmax(x) * v
  *     softmax(reshaped(f(reshaped(s), b))) * v ->  softmax(f(s, reshaped(b))) * v  keys that f sees as rows and columns
@@ -223,6 +224,35 @@ static sn_nd rows_behind(sn_pass_ctx *cx, sn_nd x) {
     return sn_graph_where(m, by, first ? zero : y, first ? y : zero);
 }
 
+/* Is the score s where the test holds, or does not, and else so low that its weight is 0 beside any other? */
+static bool is_hidden_by(const sn_module *m, sn_nd s, sn_nd test, bool holds) {
+    const double LOW = -0x1p14;
+    const sn_node_rec *n = node(m, s);
+    double value;
+    if (n->op == SN_OP_CAST) return is_hidden_by(m, below(m, s), test, holds);
+    return n->op == SN_OP_WHERE && sn_nd_eq(n->in[0], test) && sn_is_uniform(m, n->in[holds ? 2 : 1], &value) &&
+           value <= LOW;
+}
+
+/* Weights that are 0 where their scores are hidden: they are that anyway, but in rows of which all are. */
+static sn_nd hidden_again(sn_pass_ctx *cx, sn_nd x) {
+    sn_module *m = cx->m;
+    sn_attention at;
+    const char *why_not;
+    const sn_node_rec *n = node(m, x), *w = node(m, below(m, n->in[0])), *test = node(m, w->in[0]);
+    bool first = is_zero(m, w->in[1]);
+    if (first == is_zero(m, w->in[2]) || w->type.rank != n->type.rank || !test->type.rank) return x;
+    sn_nd p = w->in[first ? 2 : 1];
+    if (!sn_same_shape(&node(m, p)->type, &w->type)) return x;
+    sn_nd y = product_of(m, x, sn_graph_cast(m, p, node(m, n->in[0])->type.dtype), n->in[1]);
+    if (!is_worth(cx, y) || !sn_attention_find(&at, &why_not, m, cx->scratch, y)) return x;
+    if (!is_hidden_by(m, at.scores, w->in[0], !first)) return x;
+    int64_t last = test->type.rank - 1;
+    sn_nd sees = first ? sn_graph_unary(m, SN_OP_NOT, w->in[0]) : w->in[0];
+    sn_nd any = sn_graph_reduce(m, SN_OP_ANY, sees, &last, 1, true);
+    return sn_graph_where(m, any, y, sn_graph_number(m, y, 0));
+}
+
 static sn_nd form_of_product(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *n = node(m, x);
@@ -232,7 +262,8 @@ static sn_nd form_of_product(sn_pass_ctx *cx, sn_nd x) {
     sn_nd w = below(m, n->in[0]), of = {0};
     if (node(m, w)->op == SN_OP_WHERE || node(m, w)->op == SN_OP_MUL) {
         if (is_worth(cx, x)) return x;
-        return rows_behind(cx, x);
+        sn_nd y = rows_behind(cx, x);
+        return sn_nd_eq(x, y) && node(m, w)->op == SN_OP_WHERE ? hidden_again(cx, x) : y;
     }
     if (node(m, w)->op == SN_OP_EXP) of = of_log_sum(m, w);
     if (!of.i && (of = of_quotient(m, w)).i && is_shifted(m, of)) of = (sn_nd){0};
