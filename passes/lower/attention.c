@@ -90,8 +90,8 @@ static sn_val put_result(sn_lower *lw, const sn_attention *at, const sn_lower_pr
     sn_val x = put2(lw, SN_LOP_MUL, s->sum, put2(lw, SN_LOP_DIV, one, s->total));
     if (at->rows == SN_ATTENTION_ROWS_EMPTY)
         return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, put2(lw, SN_LOP_EQ, s->total, zero), zero, x);
-    sn_val counts = put2(lw, SN_LOP_AND, put2(lw, SN_LOP_GT, s->total, zero),
-                         put2(lw, SN_LOP_LT, s->total, number(lw, s, INFINITY)));
+    sn_val some = put2(lw, SN_LOP_GT, s->total, zero);
+    sn_val counts = put2(lw, SN_LOP_AND, some, put2(lw, SN_LOP_LT, s->total, number(lw, s, INFINITY)));
     return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, counts, x, zero);
 }
 
