@@ -18,9 +18,11 @@
 
 enum { SN_MOST_MASKS = 8, SN_MOST_LOADS = 4 };
 
-/* A score counts where e >= 0; everywhere else it is -inf. e is linear in the axes of rows and keys. */
+/* A score counts where e >= 0, or `other` is, if there is one; everywhere else it is -inf. Both are linear in the axes of rows and
+ * keys, and grow alike along the keys. */
 typedef struct sn_attend_mask {
-    sn_ix e;
+    sn_ix e, other;
+    bool in_score; /* the score is -inf there by itself: only tiles are left out */
 } sn_attend_mask;
 
 typedef struct sn_attend {
@@ -103,7 +105,7 @@ void sn_attend_find_masks(sn_attend *a);
 /* Tiles of keys that the rows from `row` on see, of a block of that header at `batch`: first and number, at least
  * one. */
 void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row);
-/* e of mask i at a place; its least value over rows from `row` and keys from `key` on, of a tile. */
+/* e of mask i at a place, or `other` where that is larger; its least value over rows from `row` and keys from `key` on, of a tile. */
 sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix key);
 sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key);
 

@@ -229,8 +229,10 @@ static sn_val put_seen(binding *o, sn_cursor at, sn_ix e, sn_val score) {
 }
 
 sn_val sn_attend_put_seen(binding *o, sn_cursor at, sn_ix row, sn_ix key, sn_val score) {
-    for (uint32_t i = 0; i < o->a->n_masks; i++)
+    for (uint32_t i = 0; i < o->a->n_masks; i++) {
+        if (o->a->masks[i].in_score) continue;
         score = put_seen(o, at, sn_attend_mask_at(o->a, i, o->b.batch, row, key), score);
+    }
     return score;
 }
 
@@ -255,7 +257,8 @@ static void put_mask(binding *o, sn_cursor at, sn_ix least, uint32_t mask, bool 
 void sn_attend_put_masks(binding *o, sn_cursor at) {
     sn_attend *a = o->a;
     for (uint32_t i = 0; i < a->n_masks; i++)
-        put_mask(o, at, sn_attend_mask_least(a, i, o->b.sc, o->b.batch, o->b.row, o->keys), i, false);
+        if (!a->masks[i].in_score)
+            put_mask(o, at, sn_attend_mask_least(a, i, o->b.sc, o->b.batch, o->b.row, o->keys), i, false);
     if (a->c.k % o->b.sc->tile_n == 0) return;
     sn_ix least = sn_ix_addc(o->b.m, sn_ix_scale(o->b.m, o->keys, -1), a->c.k - o->b.sc->tile_n);
     put_mask(o, at, least, 0, true);

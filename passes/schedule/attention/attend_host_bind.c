@@ -572,7 +572,8 @@ static void put_tile(binder *b, sn_cursor at, sn_ix number, sn_ix row) {
     put_scores(b, at);
     put_function(b, at);
     for (uint32_t i = 0; i < a->n_masks; i++)
-        put_mask(b, at, sn_attend_mask_least(a, i, b->sc, b->batch, row, b->keys), i, test_of_mask);
+        if (!a->masks[i].in_score)
+            put_mask(b, at, sn_attend_mask_least(a, i, b->sc, b->batch, row, b->keys), i, test_of_mask);
     put_mask(b, at, sn_ix_sub(b->m, b->keys, b->old_keys), 0, test_of_end);
     put_most(b, at);
     put_weights(b, at);

@@ -4,6 +4,13 @@
  *     %p = index.i64 i   %q = index.i64 j   %c = ge %p, %q   the same
  *     %c = gt %q, %p   %x = select %c, -inf, %y              the same
  *
+ *     %a = abs (i - j)   %c = le %a, 256                     keeps what is near, by two masks
+ *     %c = or %a, %b                                         one mask of two, where both end, or both begin, what is seen
+ *     %c = and %a, %b   with a %b that is no such test       %a says which tiles are looked at; the score stays as it is
+ *
+ * A number that is very low in place of -inf makes no difference where each row sees a key: weights of what it hides are 0. That is said only
+ * where masks are the only thing that hides keys: of a row in which something else hides all others, what is hidden would count.
+ *
  * A mask is an e that is not negative where the score counts. For a block of rows, each says from which key on, or
  * up to which key, there is something to see: then tiles outside of that need not be looked at, and tiles that lie
  * inside for all masks need no test. A score that is -inf has the weight 0 whatever the others are, so that nothing
@@ -15,10 +22,14 @@
 
 static const sn_stmt_rec *def_of(const sn_attend *a, sn_val v) { return sn_stmt_get(a->m, sn_val_get(a->m, v)->def); }
 
-static bool is_infinite(const sn_attend *a, sn_val v) {
+/* So low that nothing weighs as little that counts. */
+static bool is_low(const sn_attend *a, sn_val v) {
+    const double LOW = -0x1p15;
     const sn_stmt_rec *r = def_of(a, v);
-    return r->op == SN_LOP_CONST && sn_is_float(r->dtype) && r->f < 0 && isinf(r->f);
+    return r->op == SN_LOP_CONST && sn_is_float(r->dtype) && r->f <= LOW;
 }
+
+static bool is_infinite(const sn_attend *a, sn_val v) { return is_low(a, v) && isinf(def_of(a, v)->f); }
 
 static bool is_zero(const sn_attend *a, sn_val v) {
     const sn_stmt_rec *r = def_of(a, v);
@@ -75,45 +86,68 @@ static sn_ix compared(const sn_attend *a, const sn_stmt_rec *r, bool seen) {
     return sn_ix_addc(m, less ? sn_ix_sub(m, y, x) : sn_ix_sub(m, x, y), strict ? -1 : 0);
 }
 
-/* What is seen where the test holds, or where it does not, as one or two masks; false: it is no such test, or there is
- * no room. */
-static bool add_masks(sn_attend *a, sn_val test, bool seen) {
+/* |x| against y: both x and -x are. */
+static uint32_t near(sn_ix *e, const sn_attend *a, const sn_stmt_rec *r, bool seen) {
+    sn_module *m = a->m;
+    bool less = r->op == SN_LOP_LT || r->op == SN_LOP_LE, strict = r->op == SN_LOP_LT || r->op == SN_LOP_GT;
+    if (!seen) less = !less, strict = !strict;
+    const sn_stmt_rec *size = def_of(a, r->in[less ? 0 : 1]);
+    if (size->op != SN_LOP_ABS) return 0;
+    sn_ix x = number_of(a, size->in[0]), y = number_of(a, r->in[less ? 1 : 0]);
+    if (!x.i || !y.i) return 0;
+    e[0] = sn_ix_addc(m, sn_ix_sub(m, y, x), strict ? -1 : 0);
+    e[1] = sn_ix_addc(m, sn_ix_add(m, y, x), strict ? -1 : 0);
+    return 2;
+}
+
+/* What is not negative, all together, where the test holds, or does not: up to two; 0: it is no such test. */
+static uint32_t numbers_of(sn_ix *e, const sn_attend *a, sn_val test, bool seen) {
     const sn_stmt_rec *r = def_of(a, test);
     sn_module *m = a->m;
-    sn_ix e[2] = {{0}, {0}};
-    if (r->op == SN_LOP_IN) {
-        e[0] = r->ix;
-        e[1] = sn_ix_addc(m, sn_ix_sub(m, r->bound, r->ix), -1);
-        if (sn_ix_range(m, e[0]).lo >= 0) e[0] = (sn_ix){0};
-        if (sn_ix_range(m, e[1]).lo >= 0) e[1] = (sn_ix){0};
-        if (!seen && (e[0].i != 0) == (e[1].i != 0)) return false; /* in front or behind: no one mask */
-        for (int i = 0; i < 2 && !seen; i++)
-            if (e[i].i) e[i] = sn_ix_addc(m, sn_ix_scale(m, e[i], -1), -1);
-    } else if (r->op == SN_LOP_LT || r->op == SN_LOP_LE || r->op == SN_LOP_GT || r->op == SN_LOP_GE) {
+    uint32_t n = 0;
+    if (r->op == SN_LOP_LT || r->op == SN_LOP_LE || r->op == SN_LOP_GT || r->op == SN_LOP_GE) {
         e[0] = compared(a, r, seen);
-        if (!e[0].i) return false;
-    } else {
-        return false;
+        return e[0].i ? 1 : near(e, a, r, seen);
     }
-    uint32_t n = a->n_masks;
-    for (int i = 0; i < 2; i++) {
-        if (!e[i].i) continue;
-        if (!is_linear(a, e[i]) || n == SN_MOST_MASKS) return false;
-        a->masks[n++].e = e[i];
-    }
-    a->n_masks = n;
+    if (r->op != SN_LOP_IN) return 0;
+    sn_ix ends[] = {r->ix, sn_ix_addc(m, sn_ix_sub(m, r->bound, r->ix), -1)};
+    for (int i = 0; i < 2; i++)
+        if (sn_ix_range(m, ends[i]).lo < 0) e[n++] = ends[i];
+    if (!seen && n != 1) return 0; /* in front or behind: no one mask */
+    if (!seen) e[0] = sn_ix_addc(m, sn_ix_scale(m, e[0], -1), -1);
+    return n;
+}
+
+static int64_t along_keys(const sn_attend *a, sn_ix e) {
+    int64_t key = 0;
+    sn_ix_coef(a->m, e, sn_stmt_axis(a->m, a->c.top), &key);
+    return key;
+}
+
+/* One mask of two tests of which one is to hold, or not to hold. */
+static bool add_either(sn_attend *a, const sn_stmt_rec *r, bool seen) {
+    sn_ix e[2][2];
+    for (uint32_t i = 0; i < 2; i++)
+        if (numbers_of(e[i], a, r->in[i], seen) != 1 || !is_linear(a, e[i][0])) return false;
+    if (a->n_masks == SN_MOST_MASKS || along_keys(a, e[0][0]) != along_keys(a, e[1][0])) return false;
+    a->masks[a->n_masks++] = (sn_attend_mask){.e = e[0][0], .other = e[1][0]};
     return true;
 }
 
-/* All tests that hold together where this one does, or does not. */
+/* Masks of all tests that hold together where this one does, or does not. Are these all that it says? */
 static bool add_all(sn_attend *a, sn_val test, bool seen) {
     const sn_stmt_rec *r = def_of(a, test);
-    uint32_t before = a->n_masks;
+    sn_ix e[2];
     if (r->op == SN_LOP_NOT) return add_all(a, r->in[0], !seen);
-    if (r->op != (seen ? SN_LOP_AND : SN_LOP_OR)) return add_masks(a, test, seen);
-    if (add_all(a, r->in[0], seen) && add_all(a, r->in[1], seen)) return true;
-    a->n_masks = before;
-    return false;
+    if (r->op == (seen ? SN_LOP_OR : SN_LOP_AND)) return add_either(a, r, seen);
+    if (r->op == (seen ? SN_LOP_AND : SN_LOP_OR)) {
+        bool first = add_all(a, r->in[0], seen);
+        return add_all(a, r->in[1], seen) && first;
+    }
+    uint32_t n = numbers_of(e, a, test, seen), before = a->n_masks;
+    for (uint32_t i = 0; i < n && a->n_masks < SN_MOST_MASKS; i++)
+        if (is_linear(a, e[i])) a->masks[a->n_masks++].e = e[i];
+    return n && a->n_masks == before + n;
 }
 
 /* ---- the score ---- */
@@ -122,17 +156,19 @@ static bool add_all(sn_attend *a, sn_val test, bool seen) {
 typedef struct choice {
     sn_val test, score; /* score: what is chosen there */
     bool seen;          /* the test holds there */
+    bool infinite;      /* elsewhere it is -inf, not a number that is low */
 } choice;
 
-/* Is it -inf on one side? */
+/* Is it very low on one side? */
 static bool is_choice(choice *out, const sn_attend *a, const sn_stmt_rec *r) {
     if (r->op != SN_LOP_SELECT) return false;
-    bool first = is_infinite(a, r->in[1]), second = is_infinite(a, r->in[2]);
+    bool first = is_low(a, r->in[1]), second = is_low(a, r->in[2]);
     *out = (choice){.test = r->in[0], .score = r->in[second ? 1 : 2], .seen = second};
+    out->infinite = is_infinite(a, r->in[second ? 2 : 1]);
     return first != second;
 }
 
-/* x is out->score where the test says so, else -inf: either chosen, or by adding 0 or -inf. */
+/* x is out->score where the test says so, else very low: either chosen, or by adding 0 or that. */
 static bool is_masked(choice *out, const sn_attend *a, sn_val x) {
     const sn_stmt_rec *r = def_of(a, x);
     if (is_choice(out, a, r)) return true;
@@ -143,10 +179,53 @@ static bool is_masked(choice *out, const sn_attend *a, sn_val x) {
     return false;
 }
 
+/* May the score itself be very low somewhere: by what is loaded for each key, or by a number? */
+static bool may_hide(const sn_attend *a, sn_val v, sn_notes *seen) {
+    const sn_stmt_rec *r = def_of(a, v);
+    if (sn_val_eq(v, a->sum) || !sn_notes_add(seen, v.i)) return false;
+    if (r->op == SN_LOP_CONST && sn_is_float(r->dtype) && is_low(a, v)) return true;
+    if (r->op == SN_LOP_LOAD && sn_ix_uses_axis(a->m, r->ix, sn_stmt_axis(a->m, a->c.top))) return true;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (may_hide(a, r->in[i], seen)) return true;
+    return false;
+}
+
+/* Does each row see a key, by what the masks say? Ends of what is seen: key >= -e without its key, or key <= that. */
+static bool rows_see(const sn_attend *a) {
+    sn_module *m = a->m;
+    sn_axis keys = sn_stmt_axis(m, a->c.top);
+    sn_ix zero = sn_ix_const(m, 0), end[SN_MOST_MASKS];
+    for (uint32_t i = 0; i < a->n_masks; i++) {
+        end[i] = sn_ix_subst(m, a->masks[i].e, &keys, &zero, 1);
+        bool begins = along_keys(a, a->masks[i].e) > 0;
+        if (sn_ix_range(m, begins ? sn_ix_addc(m, end[i], a->c.k - 1) : end[i]).lo < 0) return false;
+    }
+    for (uint32_t i = 0; i < a->n_masks; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            bool differ = along_keys(a, a->masks[i].e) != along_keys(a, a->masks[k].e);
+            if (differ && sn_ix_range(m, sn_ix_add(m, end[i], end[k])).lo < 0) return false;
+        }
+    return true;
+}
+
+/* Masks of one choice; does it leave the rest as a score without it? */
+static bool take_choice(sn_attend *a, const choice *c) {
+    uint32_t before = a->n_masks;
+    bool all = add_all(a, c->test, c->seen);
+    if (c->infinite) {
+        for (uint32_t i = before; i < a->n_masks && !all; i++) a->masks[i].in_score = true;
+        return all;
+    }
+    if (all && !may_hide(a, c->score, &(sn_notes){.arena = a->cx->scratch}) && rows_see(a)) return true;
+    for (uint32_t i = before; i < a->n_masks; i++) a->masks[i] = (sn_attend_mask){0};
+    a->n_masks = before;
+    return false;
+}
+
 void sn_attend_find_masks(sn_attend *a) {
     choice c;
     a->factor = 1;
-    while (is_masked(&c, a, a->score) && add_all(a, c.test, c.seen)) a->score = c.score;
+    while (is_masked(&c, a, a->score) && take_choice(a, &c)) a->score = c.score;
     const sn_stmt_rec *r = def_of(a, a->score);
     for (uint32_t i = 0; i < 2 && r->op == SN_LOP_MUL && r->dtype == a->c.dtype; i++) {
         const sn_stmt_rec *by = def_of(a, r->in[i]);
@@ -168,7 +247,8 @@ static sn_ix at_place(sn_attend *a, sn_ix e, sn_ix batch, sn_ix row, sn_ix key) 
 }
 
 sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix key) {
-    return at_place(a, a->masks[i].e, batch, row, key);
+    sn_ix e = at_place(a, a->masks[i].e, batch, row, key), other = a->masks[i].other;
+    return other.i ? sn_ix_max(a->m, e, at_place(a, other, batch, row, key)) : e;
 }
 
 /* Of rows that are queries of several heads, the first query of the row's head; and how many of them a tile has at most. */
@@ -178,38 +258,49 @@ static sn_ix first_query(const sn_attend *a, sn_ix row, const sn_sched *sc, int6
     return each ? sn_ix_scale(a->m, sn_ix_divc(a->m, row, each), each) : row;
 }
 
-static void steps_of(sn_attend *a, uint32_t i, int64_t *row, int64_t *key) {
+static void steps_of(const sn_attend *a, sn_ix e, int64_t *row, int64_t *key) {
     sn_axis rows = axis_of_rows(a);
     *row = 0;
-    if (rows.i) sn_ix_coef(a->m, a->masks[i].e, rows, row);
-    sn_ix_coef(a->m, a->masks[i].e, sn_stmt_axis(a->m, a->c.top), key);
+    if (rows.i) sn_ix_coef(a->m, e, rows, row);
+    *key = along_keys(a, e);
 }
 
-sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
+/* The least value of e over a tile. */
+static sn_ix least_of(sn_attend *a, sn_ix e, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
     int64_t by_row, by_key, queries;
-    steps_of(a, i, &by_row, &by_key);
-    sn_ix e = sn_attend_mask_at(a, i, batch, first_query(a, row, sc, &queries), key);
-    return sn_ix_addc(a->m, e,
+    steps_of(a, e, &by_row, &by_key);
+    sn_ix first = at_place(a, e, batch, first_query(a, row, sc, &queries), key);
+    return sn_ix_addc(a->m, first,
                       (by_row < 0 ? by_row * (queries - 1) : 0) + (by_key < 0 ? by_key * (sc->tile_n - 1) : 0));
 }
 
-/* The largest value over the rows of a tile, at key 0. */
-static sn_ix most_at_first_key(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row) {
+sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
+    sn_ix e = least_of(a, a->masks[i].e, sc, batch, row, key), other = a->masks[i].other;
+    return other.i ? sn_ix_max(a->m, e, least_of(a, other, sc, batch, row, key)) : e;
+}
+
+/* The largest value of e over the rows of a tile, at key 0. */
+static sn_ix most_of(sn_attend *a, sn_ix e, const sn_sched *sc, sn_ix batch, sn_ix row) {
     int64_t by_row, by_key, queries;
-    steps_of(a, i, &by_row, &by_key);
-    sn_ix e = sn_attend_mask_at(a, i, batch, first_query(a, row, sc, &queries), sn_ix_const(a->m, 0));
-    return sn_ix_addc(a->m, e, by_row > 0 ? by_row * (queries - 1) : 0);
+    steps_of(a, e, &by_row, &by_key);
+    sn_ix first = at_place(a, e, batch, first_query(a, row, sc, &queries), sn_ix_const(a->m, 0));
+    return sn_ix_addc(a->m, first, by_row > 0 ? by_row * (queries - 1) : 0);
+}
+
+static sn_ix most_at_first_key(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row) {
+    sn_ix e = most_of(a, a->masks[i].e, sc, batch, row), other = a->masks[i].other;
+    return other.i ? sn_ix_max(a->m, e, most_of(a, other, sc, batch, row)) : e;
 }
 
 void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row) {
     sn_module *m = a->m;
-    int64_t all = (a->c.k + sc->tile_n - 1) / sc->tile_n, by_row, by_key;
+    int64_t all = (a->c.k + sc->tile_n - 1) / sc->tile_n;
     sn_ix from = sn_ix_const(m, 0), end = sn_ix_const(m, all);
     for (uint32_t i = 0; i < a->n_masks; i++) {
         sn_ix most = most_at_first_key(a, i, sc, batch, row);
-        steps_of(a, i, &by_row, &by_key);
         /* e = most + key: seen from key -most on; e = most - key: up to key `most`. */
-        if (by_key > 0) from = sn_ix_max(m, from, sn_ix_divc(m, sn_ix_scale(m, most, -1), sc->tile_n));
+        if (along_keys(a, a->masks[i].e) > 0)
+            from = sn_ix_max(m, from, sn_ix_divc(m, sn_ix_scale(m, most, -1), sc->tile_n));
         else end = sn_ix_min(m, end, sn_ix_addc(m, sn_ix_divc(m, most, sc->tile_n), 1));
     }
     *first = sn_ix_min(m, from, sn_ix_const(m, all - 1));
