@@ -226,7 +226,7 @@ static sn_nd rows_behind(sn_pass_ctx *cx, sn_nd x) {
 
 /* Is the score s where the test holds, or does not, and else so low that its weight is 0 beside any other? */
 static bool is_hidden_by(const sn_module *m, sn_nd s, sn_nd test, bool holds) {
-    const double LOW = -0x1p14;
+    const double LOW = -0x1p15;
     const sn_node_rec *n = node(m, s);
     double value;
     if (n->op == SN_OP_CAST) return is_hidden_by(m, below(m, s), test, holds);

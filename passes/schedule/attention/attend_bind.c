@@ -406,13 +406,32 @@ static void put_tile(binding *o, sn_cursor at) {
     sn_mma_put(o->b.m, at, &o->sums);
 }
 
-/* Does the body know the maximum itself, not only sums relative to it? */
-static bool wants_maximum(const sn_attend *a) {
-    sn_val most = sn_stmt_get(a->m, a->c.top)->result;
+/* Is v nothing but what other numbers are less? */
+static bool is_only_subtracted(const sn_attend *a, sn_val v) {
     for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, s);
         for (uint32_t i = 0; i < r->n_in; i++)
-            if (r->in[i].i == most.i || r->in[i].i == most.i + 2) return true;
+            if (sn_val_eq(r->in[i], v) && (r->op != SN_LOP_SUB || i == 0)) return false;
+    }
+    return true;
+}
+
+static bool is_larger_one(const sn_attend *a, const sn_stmt_rec *r) {
+    return r->op == SN_LOP_MAX && is_only_subtracted(a, r->result);
+}
+
+/* Does the body know the maximum itself, not only sums relative to it? Or, where it may be `lazy`, more of it than how far it is below the
+ * larger one of it and a sink: what sums are relative to is as good for that. */
+static bool wants_maximum(const sn_attend *a, bool lazy) {
+    sn_val most = sn_stmt_get(a->m, a->c.top)->result;
+    for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        for (uint32_t i = 0; i < r->n_in; i++) {
+            if (r->in[i].i != most.i && r->in[i].i != most.i + 2) continue;
+            bool below =
+                r->op == SN_LOP_SUB && i == 0 && is_larger_one(a, sn_stmt_get(a->m, sn_val_get(a->m, r->in[1])->def));
+            if (!lazy || (!is_larger_one(a, r) && !below)) return true;
+        }
     }
     return false;
 }
@@ -472,8 +491,8 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_attend_find(&a, &why_not, cx, k);
     sn_attend_start(&o, &a, sc, &sums);
     make_operands(&o);
-    if (sc->split == 1 && !wants_maximum(&a)) sn_attend_find_bound(&o, sn_mmas[a.mma].operand);
-    o.lazy = !o.bounded && !wants_maximum(&a) && !is_one_tile(&o);
+    if (sc->split == 1 && !wants_maximum(&a, false)) sn_attend_find_bound(&o, sn_mmas[a.mma].operand);
+    o.lazy = !o.bounded && !wants_maximum(&a, true) && !is_one_tile(&o);
     find_quotient(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});

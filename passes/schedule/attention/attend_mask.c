@@ -5,6 +5,7 @@
  *     %c = gt %q, %p   %x = select %c, -inf, %y              the same
  *
  *     %a = abs (i - j)   %c = le %a, 256                     keeps what is near, by two masks
+ *     %c = eq (i div 64), (j div 64)                         blocks, of rows and of keys: from the first key of one on, and up to its last
  *     %c = or %a, %b                                         one mask of two, where both end, or both begin, what is seen
  *     %c = and %a, %b   with a %b that is no such test       %a says which tiles are looked at; the score stays as it is
  *
@@ -58,22 +59,67 @@ static sn_ix number_of(const sn_attend *a, sn_val v) {
     if (r->op == SN_LOP_INDEX && !sn_ix_uses_vals(m, r->ix)) e = r->ix;
     if (r->op == SN_LOP_CONST && sn_is_integral(r->dtype)) e = sn_ix_const(m, r->i);
     if (r->op == SN_LOP_CAST && sn_is_integral(sn_val_get(m, r->in[0])->dtype)) e = number_of(a, r->in[0]);
+    if (r->op == SN_LOP_FLOORDIV && (x = number_of(a, r->in[0])).i && (y = number_of(a, r->in[1])).i) {
+        int64_t by;
+        if (sn_ix_is_const(m, y, &by) && by > 0) e = sn_ix_divc(m, x, by);
+    }
     if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = number_of(a, r->in[0])).i &&
         (y = number_of(a, r->in[1])).i)
         e = r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
     return e.i && holds(a, r->dtype, e) ? e : (sn_ix){0};
 }
 
+/* Where e goes along the rows: 1 up, -1 down, 0 nowhere; false: it goes up and down. It has rows and quotients of rows. */
+static bool find_direction(const sn_attend *a, sn_ix e, int *out) {
+    sn_axis rows = axis_of_rows(a);
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, step;
+    uint32_t n = sn_ix_terms(a->m, e, &terms, &c0, &one);
+    *out = 0;
+    for (uint32_t i = 0; i < n && rows.i; i++) {
+        const sn_ix_rec *r = sn_ix_get(a->m, terms[i].atom);
+        if (!sn_ix_uses_axis(a->m, terms[i].atom, rows)) continue;
+        bool rises = r->kind == SN_IX_AXIS || (r->kind == SN_IX_DIV && sn_ix_is_const(a->m, r->b, NULL) &&
+                                               sn_ix_coef(a->m, r->a, rows, &step) && step > 0);
+        int way = terms[i].c > 0 ? 1 : -1;
+        if (!rises || *out == -way) return false;
+        *out = way;
+    }
+    return true;
+}
+
 /* Is the mask one that tiles can be left out by? */
 static bool is_linear(sn_attend *a, sn_ix e) {
     enum { MOST = 1 << 30 };
     int64_t row = 0, key;
+    int way;
     sn_axis rows = axis_of_rows(a), keys = sn_stmt_axis(a->m, a->c.top);
     sn_range all = sn_ix_range(a->m, e);
     if (a->c.group && sn_ix_uses_axis(a->m, e, sn_stmt_axis(a->m, a->c.outer.at[a->c.grouped]))) return false;
     bool small = all.lo > -MOST && all.hi < MOST; /* as are the ends of tiles */
-    return small && !sn_ix_uses_vals(a->m, e) && (!rows.i || sn_ix_coef(a->m, e, rows, &row)) &&
-           sn_ix_coef(a->m, e, keys, &key) && (key == 1 || key == -1);
+    bool along = !rows.i || sn_ix_coef(a->m, e, rows, &row) || (!a->c.group && find_direction(a, e, &way));
+    return small && along && !sn_ix_uses_vals(a->m, e) && sn_ix_coef(a->m, e, keys, &key) && (key == 1 || key == -1);
+}
+
+/* e, of a quotient of the key, is not negative where this is not, which has the key itself: rest - key div c is that up to the last
+ * key of a block, rest + key div c from the first one of a block on. */
+static sn_ix of_key(const sn_attend *a, sn_ix e) {
+    sn_module *m = a->m;
+    sn_axis keys = sn_stmt_axis(m, a->c.top);
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, by;
+    uint32_t n = e.i ? sn_ix_terms(m, e, &terms, &c0, &one) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const sn_ix_rec *r = sn_ix_get(m, terms[i].atom);
+        int64_t c = terms[i].c;
+        if (r->kind != SN_IX_DIV || !sn_ix_eq(r->a, sn_ix_axis(m, keys)) || !sn_ix_is_const(m, r->b, &by)) continue;
+        if (c != 1 && c != -1) return e;
+        sn_ix rest = sn_ix_sub(m, e, sn_ix_scale(m, terms[i].atom, c)), scaled = sn_ix_scale(m, rest, by);
+        return sn_ix_addc(m, sn_ix_fma(m, c, sn_ix_axis(m, keys), scaled), c < 0 ? by - 1 : 0);
+    }
+    return e;
 }
 
 /* What is not negative where a comparison of integers holds, or, not `seen`, where it does not. */
@@ -83,7 +129,16 @@ static sn_ix compared(const sn_attend *a, const sn_stmt_rec *r, bool seen) {
     if (!x.i || !y.i) return (sn_ix){0};
     bool less = r->op == SN_LOP_LT || r->op == SN_LOP_LE, strict = r->op == SN_LOP_LT || r->op == SN_LOP_GT;
     if (!seen) less = !less, strict = !strict;
-    return sn_ix_addc(m, less ? sn_ix_sub(m, y, x) : sn_ix_sub(m, x, y), strict ? -1 : 0);
+    return of_key(a, sn_ix_addc(m, less ? sn_ix_sub(m, y, x) : sn_ix_sub(m, x, y), strict ? -1 : 0));
+}
+
+/* Where both are the same number. */
+static uint32_t equal(sn_ix *e, const sn_attend *a, const sn_stmt_rec *r) {
+    sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
+    if (!x.i || !y.i) return 0;
+    e[0] = of_key(a, sn_ix_sub(a->m, x, y));
+    e[1] = of_key(a, sn_ix_sub(a->m, y, x));
+    return 2;
 }
 
 /* |x| against y: both x and -x are. */
@@ -95,8 +150,8 @@ static uint32_t near(sn_ix *e, const sn_attend *a, const sn_stmt_rec *r, bool se
     if (size->op != SN_LOP_ABS) return 0;
     sn_ix x = number_of(a, size->in[0]), y = number_of(a, r->in[less ? 1 : 0]);
     if (!x.i || !y.i) return 0;
-    e[0] = sn_ix_addc(m, sn_ix_sub(m, y, x), strict ? -1 : 0);
-    e[1] = sn_ix_addc(m, sn_ix_add(m, y, x), strict ? -1 : 0);
+    e[0] = of_key(a, sn_ix_addc(m, sn_ix_sub(m, y, x), strict ? -1 : 0));
+    e[1] = of_key(a, sn_ix_addc(m, sn_ix_add(m, y, x), strict ? -1 : 0));
     return 2;
 }
 
@@ -109,6 +164,7 @@ static uint32_t numbers_of(sn_ix *e, const sn_attend *a, sn_val test, bool seen)
         e[0] = compared(a, r, seen);
         return e[0].i ? 1 : near(e, a, r, seen);
     }
+    if (r->op == (seen ? SN_LOP_EQ : SN_LOP_NE)) return equal(e, a, r);
     if (r->op != SN_LOP_IN) return 0;
     sn_ix ends[] = {r->ix, sn_ix_addc(m, sn_ix_sub(m, r->bound, r->ix), -1)};
     for (int i = 0; i < 2; i++)
@@ -258,20 +314,24 @@ static sn_ix first_query(const sn_attend *a, sn_ix row, const sn_sched *sc, int6
     return each ? sn_ix_scale(a->m, sn_ix_divc(a->m, row, each), each) : row;
 }
 
-static void steps_of(const sn_attend *a, sn_ix e, int64_t *row, int64_t *key) {
+/* e at key, and at the one of `queries` rows from `row` on where it is least, or largest. */
+static sn_ix at_end(sn_attend *a, sn_ix e, sn_ix batch, sn_ix row, int64_t queries, sn_ix key, bool least) {
     sn_axis rows = axis_of_rows(a);
-    *row = 0;
-    if (rows.i) sn_ix_coef(a->m, e, rows, row);
-    *key = along_keys(a, e);
+    int64_t step = 0;
+    int way = 0;
+    bool linear = !rows.i || sn_ix_coef(a->m, e, rows, &step);
+    find_direction(a, e, &way);
+    if (way != (least ? -1 : 1)) return at_place(a, e, batch, row, key);
+    if (linear) return sn_ix_addc(a->m, at_place(a, e, batch, row, key), step * (queries - 1));
+    return at_place(a, e, batch, sn_ix_addc(a->m, row, queries - 1), key);
 }
 
 /* The least value of e over a tile. */
 static sn_ix least_of(sn_attend *a, sn_ix e, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
-    int64_t by_row, by_key, queries;
-    steps_of(a, e, &by_row, &by_key);
-    sn_ix first = at_place(a, e, batch, first_query(a, row, sc, &queries), key);
-    return sn_ix_addc(a->m, first,
-                      (by_row < 0 ? by_row * (queries - 1) : 0) + (by_key < 0 ? by_key * (sc->tile_n - 1) : 0));
+    int64_t queries;
+    sn_ix first = first_query(a, row, sc, &queries);
+    return sn_ix_addc(a->m, at_end(a, e, batch, first, queries, key, true),
+                      along_keys(a, e) < 0 ? -(int64_t)(sc->tile_n - 1) : 0);
 }
 
 sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key) {
@@ -281,10 +341,9 @@ sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix b
 
 /* The largest value of e over the rows of a tile, at key 0. */
 static sn_ix most_of(sn_attend *a, sn_ix e, const sn_sched *sc, sn_ix batch, sn_ix row) {
-    int64_t by_row, by_key, queries;
-    steps_of(a, e, &by_row, &by_key);
-    sn_ix first = at_place(a, e, batch, first_query(a, row, sc, &queries), sn_ix_const(a->m, 0));
-    return sn_ix_addc(a->m, first, by_row > 0 ? by_row * (queries - 1) : 0);
+    int64_t queries;
+    sn_ix first = first_query(a, row, sc, &queries);
+    return at_end(a, e, batch, first, queries, sn_ix_const(a->m, 0), false);
 }
 
 static sn_ix most_at_first_key(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row) {
