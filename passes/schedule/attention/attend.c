@@ -316,6 +316,13 @@ int64_t sn_attend_padded(int64_t channels) {
     return (channels + step - 1) / step * step;
 }
 
+int64_t sn_attend_stored(int64_t channels) {
+    int64_t padded = sn_attend_padded(channels), half = sn_dtype_bytes(SN_BF16), line = SN_SECTOR;
+    if (channels * half % SN_SECTOR == 0) return padded;
+    while (line < SN_LINE && line < padded * half) line *= 2;
+    return sn_ceil_div(padded * half, line) * line / half;
+}
+
 uint32_t sn_attend_line(int64_t bytes) {
     uint32_t line = SN_LINE;
     while (bytes % line) line /= 2;
@@ -323,7 +330,7 @@ uint32_t sn_attend_line(int64_t bytes) {
 }
 
 static int64_t room_of(const sn_attend *a, const sn_sched *sc, uint32_t queries) {
-    int64_t depth = sn_attend_padded(a->depth), width = sn_attend_padded(a->c.n);
+    int64_t depth = sn_attend_stored(a->depth), width = sn_attend_stored(a->c.n);
     int64_t halves = queries * sc->tile_m * depth + (int64_t)sc->stages * sc->tile_n * (depth + width);
     int64_t loaded = (int64_t)sc->stages * sc->tile_m * sc->tile_n * sn_attend_loaded(a, true);
     return halves * sn_dtype_bytes(SN_BF16) + loaded;
@@ -402,6 +409,13 @@ static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
     return (split - 1) * sn_ceil_div(tiles, split) < tiles;
 }
 
+/* The assembler takes no instruction whose sums, and what else it holds then, are more than the registers that a thread begins with. */
+static bool has_registers_for(const sn_attend *a, const sn_sched *sc, int64_t columns) {
+    enum { OTHERS = 26 };
+    const sn_mma_info *mma = &sn_mmas[a->mma];
+    return mma->m * columns / mma->threads + OTHERS <= sn_box_registers(sc->block_x, sc->min_blocks).all;
+}
+
 /* Of a thread that computes. */
 static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
 
@@ -412,6 +426,7 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
     if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
     if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > most_registers(sc)) return false;
+    if (!has_registers_for(a, sc, sc->tile_n) || !has_registers_for(a, sc, sn_attend_padded(a->c.n))) return false;
     if (sn_attend_room(a, sc) + SN_PRODUCT_SPARE > sn_contract_shared_bytes(a->cx->target, sc)) return false;
     return can_be_shared(a, sc);
 }

@@ -56,6 +56,8 @@ void sn_attend_find_loads(sn_attend *a);
 bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 /* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */
 int64_t sn_attend_padded(int64_t channels);
+/* ... or as many as there is room for in halves, so that lines are long: rows that begin inside of sectors come in few pieces. */
+int64_t sn_attend_stored(int64_t channels);
 /* So many bytes lie in lines of ... */
 uint32_t sn_attend_line(int64_t bytes);
 /* How many tiles of q there is room for: a persistent block has the next one brought early. */

@@ -302,9 +302,9 @@ static void make_operands(binding *o) {
     const sn_attend *a = o->a;
     const sn_sched *sc = o->b.sc;
     sn_dtype dtype = sn_mmas[a->mma].operand;
-    o->q = sn_attend_make_operand(o, "q", dtype, sc->tile_m, a->depth);
-    o->key = sn_attend_make_operand(o, "k", dtype, sc->tile_n, a->depth);
-    o->v = sn_attend_make_operand(o, "v", dtype, sc->tile_n, a->c.n);
+    o->q = sn_attend_make_operand(o, "q", dtype, sc->tile_m, sn_attend_stored(a->depth));
+    o->key = sn_attend_make_operand(o, "k", dtype, sc->tile_n, sn_attend_stored(a->depth));
+    o->v = sn_attend_make_operand(o, "v", dtype, sc->tile_n, sn_attend_stored(a->c.n));
     o->p = sn_attend_registers(o, "p", dtype, sn_mma_private(&o->scores));
     o->scores.a = o->q;
     o->scores.b = o->key;
