@@ -8,6 +8,8 @@
  *     exp(x) / sum(exp(x)) * v                 ->  softmax(x) * v
  *     softmax(reshaped(f(reshaped(s), b))) * v ->  softmax(f(s, reshaped(b))) * v  keys that f sees as rows and columns
  *
+ *     softmax(q * k) * v                       ->  (softmax(padded(q) * padded(k)) * padded(v)) without what was added: heads that no access divides
+ *
  * Legality: equal but for rounding, where nothing overflows that need not; a row that counts as 0 is 0 beside infinite v, too. Done only where
  * what results is an attention of sizes that some class takes: a division of weights is more work than one of results. Relies on composites being
  * decomposed. Cost: a look at each product and what its left operand is; where a form fits, one at the attention.
@@ -65,13 +67,6 @@ static bool is_zero(const sn_module *m, sn_nd x) {
     return sn_is_uniform(m, x, &value) && value == 0;
 }
 
-static sn_nd turned(sn_module *m, sn_nd x) {
-    uint32_t rank = node(m, x)->type.rank;
-    int64_t perm[SN_MAX_RANK];
-    for (uint32_t k = 0; k < rank; k++) perm[k] = k + 2 < rank ? k : 2 * rank - 3 - k;
-    return sn_graph_permute(m, x, perm, rank);
-}
-
 /* Does x exchange the last two axes of its operand, and does nothing else? */
 static bool is_turned(const sn_module *m, sn_nd x) {
     const sn_node_rec *n = node(m, x);
@@ -80,6 +75,14 @@ static bool is_turned(const sn_module *m, sn_nd x) {
     for (uint32_t k = 0; k < n->type.rank; k++)
         if (perm->ints.at[k] != (int64_t)(k + 2 < n->type.rank ? k : 2 * n->type.rank - 3 - k)) return false;
     return true;
+}
+
+static sn_nd turned(sn_module *m, sn_nd x) {
+    uint32_t rank = node(m, x)->type.rank;
+    int64_t perm[SN_MAX_RANK];
+    if (is_turned(m, x)) return node(m, x)->in[0];
+    for (uint32_t k = 0; k < rank; k++) perm[k] = k + 2 < rank ? k : 2 * rank - 3 - k;
+    return sn_graph_permute(m, x, perm, rank);
 }
 
 static sn_nd product_of(sn_module *m, sn_nd like, sn_nd left, sn_nd right) {
@@ -253,6 +256,39 @@ static sn_nd hidden_again(sn_pass_ctx *cx, sn_nd x) {
     return sn_graph_where(m, any, y, sn_graph_number(m, y, 0));
 }
 
+/* x in memory of its own, with zeros behind the elements of its last axis. */
+static sn_nd padded(sn_module *m, sn_nd x, int64_t more) {
+    int64_t low[SN_MAX_RANK] = {0}, high[SN_MAX_RANK] = {0};
+    high[node(m, x)->type.rank - 1] = more;
+    return more ? sn_graph_unary(m, SN_OP_COPY, sn_graph_pad(m, x, low, high, 0)) : x;
+}
+
+/* An attention whose rows of q, k or v are no multiple of 16 bytes, with longer ones: copies are linear in what it is quadratic in. */
+static sn_nd with_long_rows(sn_pass_ctx *cx, sn_nd x, const sn_attention *at) {
+    enum { PIECE = 16 };
+    sn_module *m = cx->m;
+    sn_attention_sizes s = at->sizes;
+    int64_t unit = PIECE / sn_dtype_bytes(s.dtype);
+    int64_t depth = (unit - s.depth % unit) % unit, width = (unit - s.width % unit) % unit;
+    s.depth += depth, s.width += width;
+    if (!cx->target->is_gpu || (!depth && !width) || s.queries < SN_ATTENTION_MANY || s.keys < SN_ATTENTION_MANY)
+        return x;
+    if (sn_attention_is_bound(cx->target, &at->sizes) || !sn_attention_is_bound(cx->target, &s)) return x;
+    sn_nd *map = SN_NEWN(cx->scratch, sn_nd, x.i + 1);
+    const sn_node_rec *first = node(m, at->first), *n = node(m, x);
+    map[at->first.i] =
+        product_of(m, at->first, padded(m, first->in[0], depth), turned(m, padded(m, turned(m, first->in[1]), depth)));
+    for (uint32_t i = at->first.i + 1; i < x.i; i++) {
+        const sn_node_rec *r = node(m, (sn_nd){i});
+        if (!at->is_member[i]) continue;
+        sn_nd *in = SN_NEWN(cx->scratch, sn_nd, r->n_in + 1);
+        for (uint32_t k = 0; k < r->n_in; k++) in[k] = map[r->in[k].i].i ? map[r->in[k].i] : r->in[k];
+        map[i] = sn_graph_node(m, r->op, in, r->n_in, r->attrs, r->n_attrs);
+    }
+    sn_nd y = product_of(m, x, map[n->in[0].i], padded(m, n->in[1], width));
+    return is_worth(cx, y) ? sn_graph_slice(m, y, n->type.rank - 1, 0, at->sizes.width, 1) : x;
+}
+
 static sn_nd form_of_product(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *n = node(m, x);
@@ -316,8 +352,12 @@ static sn_nd divided_first(sn_pass_ctx *cx, sn_nd x) {
 sn_nd sn_attention_form(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *n = node(cx->m, x);
     if (n->op == SN_OP_MATMUL) {
+        sn_attention at;
+        const char *why_not;
         sn_nd y = form_of_product(cx, x);
-        return sn_nd_eq(x, y) ? other_way_round(cx, x) : y;
+        if (sn_nd_eq(x, y)) y = other_way_round(cx, x);
+        if (!sn_nd_eq(x, y) || !sn_attention_find(&at, &why_not, cx->m, cx->scratch, x)) return y;
+        return with_long_rows(cx, x, &at);
     }
     bool shares = (n->op == SN_OP_DIV || n->op == SN_OP_MUL) && sn_is_float(n->type.dtype) && n->type.rank >= 2;
     return shares ? divided_first(cx, x) : x;
