@@ -408,6 +408,41 @@ static uint32_t count_once(sn_lower *lw, sn_nd x) {
     return count.buffers;
 }
 
+static bool is_gather(const sn_node_rec *n) { return n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER; }
+
+static sn_nd below_views(const sn_lower *lw, sn_nd x) {
+    while (sn_ops[sn_node_get(lw->m, x)->op].cls == SN_OPS_VIEW) x = sn_node_get(lw->m, x)->in[0];
+    return x;
+}
+
+/* Is operand k of scores a gather or the same for all rows, or that of a gather its positions? Tests of rows and keys stay where they are: they say
+ * which keys are seen. */
+static bool is_wanted_often(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x), *in = sn_node_get(lw->m, n->in[k]);
+    int64_t rows;
+    if (is_gather(n)) return k == 1;
+    if (!lw->nodes[x.i].within || lw->nodes[n->in[k].i].within || !sn_node_is_elementwise(n)) return false;
+    if (in->type.rank < 2 || is_gather(sn_node_get(lw->m, below_views(lw, n->in[k])))) return in->type.rank;
+    return sn_ix_is_const(lw->m, in->type.shape[in->type.rank - 2], &rows) && rows == 1;
+}
+
+/* What is computed again for each of many elements goes to memory where that takes longer than a kernel of its own. */
+static void decide_repeated(sn_lower *lw, sn_nd x) {
+    enum { LANES = 128 /* of a multiprocessor */ };
+    const sn_target *t = lw->cx->target;
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    for (uint32_t k = 0; t->is_gpu && k < n->n_in; k++) {
+        if (!is_wanted_often(lw, x, k)) continue;
+        sn_nd in = below_views(lw, n->in[k]);
+        const sn_node_rec *r = sn_node_get(lw->m, in);
+        sn_lower_node *info = &lw->nodes[in.i];
+        double again = elements_of(lw, x) - elements_of(lw, in);
+        double work = info->ops + (info->slow ? SN_REALIZE_SLOW : is_gather(r) ? SN_REALIZE_GATHER : 0);
+        bool computed = !info->realized && !info->within && (sn_node_is_elementwise(r) || is_gather(r));
+        info->realized |= computed && again * work > (double)SN_REALIZE_LAUNCH * LANES * t->units;
+    }
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -445,6 +480,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
             if (n->op == SN_OP_CONV) align_copy(lw, n->in[k]);
             else align_operand(lw, n->in[k]);
         }
+    decide_repeated(lw, x);
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) decide_reduction(lw, x);
     else if (always_realized(lw, n)) info->realized = !info->within;
     sn_lower_note_spread(lw, x);
