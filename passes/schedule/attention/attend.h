@@ -25,6 +25,12 @@ typedef struct sn_attend_mask {
     bool in_score; /* the score is -inf there by itself: only tiles are left out */
 } sn_attend_mask;
 
+/* A test inside of the score that masks make: wherever they do not, it is this. */
+typedef struct sn_attend_told {
+    sn_val test;
+    bool holds;
+} sn_attend_told;
+
 typedef struct sn_attend {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -37,6 +43,10 @@ typedef struct sn_attend {
     int64_t depth;     /* how many */
     sn_val sum, score; /* what `scores` gives; f of it, without masks and factor */
     double factor;     /* positive; of the score: the maximum needs none */
+    sn_val scaled,
+        unscaled; /* inside of the score, what has the factor, and what it is of; none: the score has it as a whole */
+    sn_attend_told told[SN_MOST_MASKS];
+    uint32_t n_told;
     sn_attend_mask masks[SN_MOST_MASKS];
     uint32_t n_masks;
     sn_stmt loads[SN_MOST_LOADS]; /* that f makes for each score */
@@ -104,6 +114,8 @@ sn_attend_range sn_attend_range_of(const sn_attend *a);
 
 /* Takes masks and a positive factor off a->score. */
 void sn_attend_find_masks(sn_attend *a);
+/* The score at p without them. */
+sn_val sn_attend_copy_score(const sn_attend *a, sn_contraction_copier *p);
 /* Tiles of keys that the rows from `row` on see, of a block of that header at `batch`: first and number, at least
  * one. */
 void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row);

@@ -162,8 +162,7 @@ sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
     enum { MOST_WEIGHT = 256 };
     sn_module *m = o->b.m;
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, o->a->score)->def);
-    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
-        return sn_contraction_copy(p, o->a->score);
+    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT) return sn_attend_copy_score(o->a, p);
     return sn_put_op1(m, p->at, SN_LOP_TANH_LEVEL, sn_contraction_copy(p, r->in[0]));
 }
 

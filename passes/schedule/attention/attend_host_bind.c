@@ -332,7 +332,7 @@ static void put_function(binder *b, sn_cursor at) {
     sn_ix e = in_scores(b, j, l.slot);
     sn_contraction_copier p = at_place(b, at, l.row, (sn_ix){0}, sn_ix_add(b->m, b->keys, j));
     sn_contraction_becomes(&p, a->sum, sn_put_load(b->m, at, b->s, e));
-    sn_put_store(b->m, at, b->s, e, sn_contraction_copy(&p, a->score));
+    sn_put_store(b->m, at, b->s, e, sn_attend_copy_score(a, &p));
 }
 
 /* Maximum and growth of rows. */

@@ -7,7 +7,7 @@
  *     %a = abs (i - j)   %c = le %a, 256                     keeps what is near, by two masks
  *     %c = eq (i div 64), (j div 64)                         blocks, of rows and of keys: from the first key of one on, and up to its last
  *     %c = or %a, %b                                         one mask of two, where both end, or both begin, what is seen
- *     %c = and %a, %b   with a %b that is no such test       %a says which tiles are looked at; the score stays as it is
+ *     %c = and %a, %b   with a %b that is no such test       %a is a mask, and %b stays in the score
  *
  * A number that is very low in place of -inf makes no difference where each row sees a key: weights of what it hides are 0. That is said only
  * where masks are the only thing that hides keys: of a row in which something else hides all others, what is hidden would count.
@@ -187,6 +187,7 @@ static bool add_either(sn_attend *a, const sn_stmt_rec *r, bool seen) {
         if (numbers_of(e[i], a, r->in[i], seen) != 1 || !is_linear(a, e[i][0])) return false;
     if (a->n_masks == SN_MOST_MASKS || along_keys(a, e[0][0]) != along_keys(a, e[1][0])) return false;
     a->masks[a->n_masks++] = (sn_attend_mask){.e = e[0][0], .other = e[1][0]};
+    a->told[a->n_told++] = (sn_attend_told){r->result, seen};
     return true;
 }
 
@@ -203,7 +204,12 @@ static bool add_all(sn_attend *a, sn_val test, bool seen) {
     uint32_t n = numbers_of(e, a, test, seen), before = a->n_masks;
     for (uint32_t i = 0; i < n && a->n_masks < SN_MOST_MASKS; i++)
         if (is_linear(a, e[i])) a->masks[a->n_masks++].e = e[i];
-    return n && a->n_masks == before + n;
+    if (n && a->n_masks == before + n) {
+        a->told[a->n_told++] = (sn_attend_told){test, seen};
+        return true;
+    }
+    for (uint32_t i = before; i < a->n_masks; i++) a->masks[i].in_score = true;
+    return false;
 }
 
 /* ---- the score ---- */
@@ -266,30 +272,57 @@ static bool rows_see(const sn_attend *a) {
 
 /* Masks of one choice; does it leave the rest as a score without it? */
 static bool take_choice(sn_attend *a, const choice *c) {
-    uint32_t before = a->n_masks;
+    uint32_t before = a->n_masks, told = a->n_told;
     bool all = add_all(a, c->test, c->seen);
-    if (c->infinite) {
-        for (uint32_t i = before; i < a->n_masks && !all; i++) a->masks[i].in_score = true;
-        return all;
-    }
+    if (c->infinite) return all;
     if (all && !may_hide(a, c->score, &(sn_notes){.arena = a->cx->scratch}) && rows_see(a)) return true;
     for (uint32_t i = before; i < a->n_masks; i++) a->masks[i] = (sn_attend_mask){0};
     a->n_masks = before;
+    a->n_told = told;
     return false;
+}
+
+/* ---- the factor ---- */
+
+static bool is_used_once(const sn_attend *a, sn_val v) {
+    uint32_t uses = 0;
+    sn_stmt end = sn_stmt_walk_skip(a->m, a->c.top);
+    for (sn_stmt s = sn_stmt_get(a->m, a->c.top)->first; s.i != end.i; s = sn_stmt_walk_next(a->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        for (uint32_t i = 0; i < r->n_in; i++) uses += sn_val_eq(r->in[i], v);
+    }
+    return uses == 1;
+}
+
+/* Where something else is -inf, the factor of the rest is one of all. */
+static void find_factor(sn_attend *a) {
+    choice c;
+    sn_val x = a->score;
+    a->factor = 1;
+    while (is_choice(&c, a, def_of(a, x)) && c.infinite) x = c.score;
+    const sn_stmt_rec *r = def_of(a, x);
+    for (uint32_t i = 0; i < 2 && r->op == SN_LOP_MUL && r->dtype == a->c.dtype; i++) {
+        const sn_stmt_rec *by = def_of(a, r->in[i]);
+        if (by->op != SN_LOP_CONST || !(by->f > 0) || isinf(by->f)) continue;
+        if (sn_val_eq(x, a->score)) a->score = r->in[1 - i];
+        else if (is_used_once(a, x)) a->scaled = x, a->unscaled = r->in[1 - i];
+        else return;
+        a->factor = by->f;
+        return;
+    }
 }
 
 void sn_attend_find_masks(sn_attend *a) {
     choice c;
-    a->factor = 1;
     while (is_masked(&c, a, a->score) && take_choice(a, &c)) a->score = c.score;
-    const sn_stmt_rec *r = def_of(a, a->score);
-    for (uint32_t i = 0; i < 2 && r->op == SN_LOP_MUL && r->dtype == a->c.dtype; i++) {
-        const sn_stmt_rec *by = def_of(a, r->in[i]);
-        if (by->op != SN_LOP_CONST || !(by->f > 0) || isinf(by->f)) continue;
-        a->factor = by->f;
-        a->score = r->in[1 - i];
-        return;
-    }
+    find_factor(a);
+}
+
+sn_val sn_attend_copy_score(const sn_attend *a, sn_contraction_copier *p) {
+    for (uint32_t i = 0; i < a->n_told; i++)
+        sn_contraction_becomes(p, a->told[i].test, sn_put_const_int(a->m, p->at, SN_BOOL, a->told[i].holds));
+    if (a->scaled.i) sn_contraction_becomes(p, a->scaled, sn_contraction_copy(p, a->unscaled));
+    return sn_contraction_copy(p, a->score);
 }
 
 /* ---- places ---- */
