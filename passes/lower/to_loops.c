@@ -395,50 +395,27 @@ static void find_joined(sn_lower *lw) {
     }
 }
 
-/* On a CPU each operation and each read counts once, where there are so many that it matters. What is read in several places is in
- * a cache there: reads that kernels may not have more of are of buffers. */
-static uint32_t count_once(sn_lower *lw, sn_nd x) {
-    sn_lower_node *info = &lw->nodes[x.i];
-    bool many = info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS;
-    if (lw->cx->target->is_gpu || !many || sn_ops[sn_node_get(lw->m, x)->op].cls == SN_OPS_VIEW) return info->reads;
-    sn_lower_count count;
-    sn_lower_count_node(&count, lw, x);
-    info->ops = count.ops;
-    info->reads = count.reads;
-    return count.buffers;
-}
-
-static bool is_gather(const sn_node_rec *n) { return n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER; }
-
-static sn_nd below_views(const sn_lower *lw, sn_nd x) {
-    while (sn_ops[sn_node_get(lw->m, x)->op].cls == SN_OPS_VIEW) x = sn_node_get(lw->m, x)->in[0];
-    return x;
-}
-
-/* Is operand k of scores a gather or the same for all rows, or that of a gather its positions? Tests of rows and keys stay where they are: they say
- * which keys are seen. */
-static bool is_wanted_often(const sn_lower *lw, sn_nd x, uint32_t k) {
-    const sn_node_rec *n = sn_node_get(lw->m, x), *in = sn_node_get(lw->m, n->in[k]);
+/* Is operand k of scores the same for all rows? Tests of rows and keys stay where they are: they say which keys are seen. */
+static bool is_of_keys(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const sn_type *t = &sn_node_get(lw->m, n->in[k])->type;
     int64_t rows;
-    if (is_gather(n)) return k == 1;
-    if (!lw->nodes[x.i].within || lw->nodes[n->in[k].i].within || !sn_node_is_elementwise(n)) return false;
-    if (in->type.rank < 2 || is_gather(sn_node_get(lw->m, below_views(lw, n->in[k])))) return in->type.rank;
-    return sn_ix_is_const(lw->m, in->type.shape[in->type.rank - 2], &rows) && rows == 1;
+    if (!lw->nodes[x.i].within || lw->nodes[n->in[k].i].within || !sn_node_is_elementwise(n) || !t->rank) return false;
+    return t->rank == 1 || (sn_ix_is_const(lw->m, t->shape[t->rank - 2], &rows) && rows == 1);
 }
 
-/* What is computed again for each of many elements goes to memory where that takes longer than a kernel of its own. */
+/* What is computed again for each row goes to memory where that takes longer than a kernel of its own. */
 static void decide_repeated(sn_lower *lw, sn_nd x) {
     enum { LANES = 128 /* of a multiprocessor */ };
     const sn_target *t = lw->cx->target;
     const sn_node_rec *n = sn_node_get(lw->m, x);
     for (uint32_t k = 0; t->is_gpu && k < n->n_in; k++) {
-        if (!is_wanted_often(lw, x, k)) continue;
-        sn_nd in = below_views(lw, n->in[k]);
-        const sn_node_rec *r = sn_node_get(lw->m, in);
+        if (!is_of_keys(lw, x, k)) continue;
+        sn_nd in = n->in[k];
+        while (sn_ops[sn_node_get(lw->m, in)->op].cls == SN_OPS_VIEW) in = sn_node_get(lw->m, in)->in[0];
         sn_lower_node *info = &lw->nodes[in.i];
-        double again = elements_of(lw, x) - elements_of(lw, in);
-        double work = info->ops + (info->slow ? SN_REALIZE_SLOW : is_gather(r) ? SN_REALIZE_GATHER : 0);
-        bool computed = !info->realized && !info->within && (sn_node_is_elementwise(r) || is_gather(r));
+        double again = elements_of(lw, x) - elements_of(lw, in), work = info->ops + (info->slow ? SN_REALIZE_SLOW : 0);
+        bool computed = !info->realized && !info->within && sn_node_is_elementwise(sn_node_get(lw->m, in));
         info->realized |= computed && again * work > (double)SN_REALIZE_LAUNCH * LANES * t->units;
     }
 }

@@ -316,11 +316,15 @@ int64_t sn_attend_padded(int64_t channels) {
     return (channels + step - 1) / step * step;
 }
 
+/* Lines of a sector, seven of which are a row of 112 channels, take longer than the room that is lost in long ones where that is little: 128 us for
+ * 117 (of 80 channels 173 for 176, and of 96, in lines of two sectors, 107 for 109). */
 int64_t sn_attend_stored(int64_t channels) {
+    enum { KEPT = 5, OF = 6 };
     int64_t padded = sn_attend_padded(channels), half = sn_dtype_bytes(SN_BF16), line = SN_SECTOR;
-    if (channels * half % SN_SECTOR == 0) return padded;
     while (line < SN_LINE && line < padded * half) line *= 2;
-    return sn_ceil_div(padded * half, line) * line / half;
+    int64_t stored = sn_ceil_div(padded * half, line) * line / half;
+    bool whole = channels * half % SN_SECTOR == 0, longer = padded * half % (2 * SN_SECTOR) == 0;
+    return whole && (longer || KEPT * stored > OF * padded) ? padded : stored;
 }
 
 uint32_t sn_attend_line(int64_t bytes) {
@@ -612,7 +616,8 @@ static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
 }
 
 /* Headers for a block of so many warpgroups, of which so many blocks share a multiprocessor. Those begin and end under
- * each other's tiles, and have their queries early; several of one warpgroup, that of two each have no registers. */
+ * each other's tiles, and have their queries early; several of one warpgroup, that of two each have no registers. Two of them take longer than three
+ * warpgroups that share keys (32 channels 128 us for 117, 40 263 for 135, 64 causal 27.7 for 25.4), unless what each score loads is waited for as well (documents 266 for 297). */
 static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, const sn_sched *pinned, uint32_t groups,
                        uint32_t blocks) {
     enum { MOST_KEYS = 256, MOST_STAGES = 4 };
@@ -621,6 +626,7 @@ static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, co
         for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
             sn_sched sc = complete(a, pinned, groups, blocks, keys, stages);
             if (!is_possible(a, &sc)) continue;
+            if (blocks == 2 && !pinned->cls && !sn_attend_loaded(a, false)) continue;
             if (blocks > 1 && (sn_attend_queries(a, &sc) < 2 || !is_many(a, &sc))) continue;
             sn_attend_rank(list, cost, a->cx->scratch, &sc, cycles(a, &sc));
         }
