@@ -615,9 +615,14 @@ static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
     return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }
 
+/* Two blocks of a warpgroup each are right where all tiles are done in one turn, or what each score loads is waited for as well (documents 266 us for 297). Else they take
+ * longer than three warpgroups that share keys: 32 channels 128 us for 117, 40 263 for 135, 64 causal 27.7 for 25.4. */
+static bool is_better_in_two(const sn_attend *a, const sn_sched *sc) {
+    return sn_attend_loaded(a, false) || tiles_of_rows(a, sc) <= beside(sc) * a->cx->target->units;
+}
+
 /* Headers for a block of so many warpgroups, of which so many blocks share a multiprocessor. Those begin and end under
- * each other's tiles, and have their queries early; several of one warpgroup, that of two each have no registers. Two of them take longer than three
- * warpgroups that share keys (32 channels 128 us for 117, 40 263 for 135, 64 causal 27.7 for 25.4), unless what each score loads is waited for as well (documents 266 for 297). */
+ * each other's tiles, and have their queries early; several of one warpgroup, that of two each have no registers. */
 static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, const sn_sched *pinned, uint32_t groups,
                        uint32_t blocks) {
     enum { MOST_KEYS = 256, MOST_STAGES = 4 };
@@ -626,7 +631,7 @@ static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, co
         for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
             sn_sched sc = complete(a, pinned, groups, blocks, keys, stages);
             if (!is_possible(a, &sc)) continue;
-            if (blocks == 2 && !pinned->cls && !sn_attend_loaded(a, false)) continue;
+            if (blocks == 2 && !pinned->cls && !is_better_in_two(a, &sc)) continue;
             if (blocks > 1 && (sn_attend_queries(a, &sc) < 2 || !is_many(a, &sc))) continue;
             sn_attend_rank(list, cost, a->cx->scratch, &sc, cycles(a, &sc));
         }
