@@ -615,10 +615,12 @@ static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
     return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }
 
-/* Two blocks of a warpgroup each are right where all tiles are done in one turn, or what each score loads is waited for as well (documents 266 us for 297). Else they take
- * longer than three warpgroups that share keys: 32 channels 128 us for 117, 40 263 for 135, 64 causal 27.7 for 25.4. */
+/* Two blocks of a warpgroup each bring keys of their own, which takes long of rows that are no whole lines of two sectors: 24 channels 27.4 us for 22.3, 40 263
+ * for 135, 48 103 for 71, with three warpgroups that share keys. Not where all tiles are done in one turn. */
 static bool is_better_in_two(const sn_attend *a, const sn_sched *sc) {
-    return sn_attend_loaded(a, false) || tiles_of_rows(a, sc) <= beside(sc) * a->cx->target->units;
+    int64_t line = 2 * SN_SECTOR, half = sn_dtype_bytes(SN_BF16);
+    bool whole = a->depth * half % line == 0 && a->c.n * half % line == 0;
+    return whole || sn_attend_loaded(a, false) || tiles_of_rows(a, sc) <= beside(sc) * a->cx->target->units;
 }
 
 /* Headers for a block of so many warpgroups, of which so many blocks share a multiprocessor. Those begin and end under
