@@ -395,6 +395,19 @@ static void find_joined(sn_lower *lw) {
     }
 }
 
+/* On a CPU each operation and each read counts once, where there are so many that it matters. What is read in several places is in
+ * a cache there: reads that kernels may not have more of are of buffers. */
+static uint32_t count_once(sn_lower *lw, sn_nd x) {
+    sn_lower_node *info = &lw->nodes[x.i];
+    bool many = info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS;
+    if (lw->cx->target->is_gpu || !many || sn_ops[sn_node_get(lw->m, x)->op].cls == SN_OPS_VIEW) return info->reads;
+    sn_lower_count count;
+    sn_lower_count_node(&count, lw, x);
+    info->ops = count.ops;
+    info->reads = count.reads;
+    return count.buffers;
+}
+
 /* Is operand k of scores the same for all rows? Tests of rows and keys stay where they are: they say which keys are seen. */
 static bool is_of_keys(const sn_lower *lw, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
