@@ -120,6 +120,53 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
     return sn_math_cast(&g->em, s->dtype, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, x);
 }
 
+/* ---- small integers ---- */
+
+/* The integer as an index, where arithmetic on indices makes it and no step of that is large. */
+static sn_ix number_of(sn_gen *g, sn_val v) {
+    enum { MOST = 1 << 22 };
+    sn_module *m = g->m;
+    sn_stmt def = sn_val_get(m, v)->def;
+    const sn_stmt_rec *r = def.i ? sn_stmt_get(m, def) : NULL;
+    sn_dtype t = sn_val_get(m, v)->dtype;
+    sn_ix e = {0}, x, y;
+    if (!r || (t != SN_I32 && t != SN_I64)) return e;
+    if (r->op == SN_LOP_INDEX && !sn_ix_uses_vals(m, r->ix)) e = sn_gen_resolve(g, r->ix);
+    if (r->op == SN_LOP_CONST) e = sn_ix_const(m, r->i);
+    if (r->op == SN_LOP_CAST) e = number_of(g, r->in[0]);
+    if (r->op == SN_LOP_NEG && (x = number_of(g, r->in[0])).i) e = sn_ix_scale(m, x, -1);
+    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = number_of(g, r->in[0])).i &&
+        (y = number_of(g, r->in[1])).i)
+        e = r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
+    if (!e.i) return e;
+    sn_range all = sn_ix_range(m, e);
+    return all.lo > -MOST && all.hi < MOST ? e : (sn_ix){0};
+}
+
+/* Such a number as a float; NULL: it is no such number. Below 2^22 it is added to the bits of 1.5 * 2^23, and that is subtracted: conversions take the unit
+ * of exponentials, of which there are few, and those of 64 bits several turns of it. */
+static lv float_of_number(sn_gen *g, sn_val v) {
+    enum { BITS = 0x4b400000 };
+    sn_em *em = &g->em;
+    sn_stmt def = sn_val_get(g->m, v)->def;
+    const sn_stmt_rec *r = def.i ? sn_stmt_get(g->m, def) : NULL;
+    if (!r) return NULL;
+    if (r->op == SN_LOP_ABS) {
+        lv x = float_of_number(g, r->in[0]);
+        return x ? sn_math_op(em, SN_LOP_ABS, SN_F32, &x, 1) : NULL;
+    }
+    sn_ix e = number_of(g, v);
+    if (!e.i || sn_ix_is_const(g->m, e, NULL)) return NULL;
+    lv x = sn_math_cast(em, SN_I32, g->index == em->cg->i64 ? SN_I64 : SN_I32, sn_gen_ix(g, e));
+    return em_addc(em, sn_em_fbits(em, em_iadd(em, x, sn_em_i(em, x, BITS))), -0x1.8p23);
+}
+
+static lv cast_value(sn_gen *g, const sn_stmt_rec *s, sn_dtype from, lv x) {
+    bool integer = from == SN_I32 || from == SN_I64, small = s->dtype == SN_F32 || sn_is_narrow(s->dtype);
+    lv y = g->gpu && integer && small ? float_of_number(g, s->in[0]) : NULL;
+    return y ? sn_math_cast(&g->em, s->dtype, SN_F32, y) : sn_math_cast(&g->em, s->dtype, from, x);
+}
+
 /* A quotient whose divisor stays the same for several is a product, but of f64, and on the CPU, only where the divisor is a sum of
  * exponentials: others are rounded correctly. */
 static bool divisor_stays(const sn_gen *g, const sn_stmt_rec *s) {
@@ -147,7 +194,7 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     sn_dtype from = s->n_in ? sn_val_get(g->m, s->in[s->n_in - 1])->dtype : s->dtype;
     switch ((int)s->op) {
     case SN_LOP_CONST: return sn_math_const(em, s->dtype, s->f, s->i);
-    case SN_LOP_CAST: return sn_math_cast(em, s->dtype, from, in[0]);
+    case SN_LOP_CAST: return cast_value(g, s, from, in[0]);
     case SN_LOP_BITCAST: return sn_math_bitcast(em, s->dtype, from, in[0]);
     case SN_LOP_INDEX: return index_value(g, s);
     case SN_LOP_IN: return sn_gen_in(g, s->ix, s->bound);

@@ -6,6 +6,9 @@
  *     %p = %e / sum %e                        quotient; or times the reciprocal
  *     %y = matmul %p, %v                      product
  *
+ * A row may have a sink: a further key that weighs no v (a concat and a slice around the softmax), or its exponential beside the sum. Rows
+ * that are nan, or see no key, may count as 0 (a where). Whatever is subtracted of a row in front of the softmax falls out of it.
+ *
  * Between these stand casts of floats, and views that keep the last axis as it is. Channels of q and k and columns of v are
  * neighbours in memory. A statistic of a row (maximum, sum) may have any shape of the same elements before it is broadcast
  * again. q and k may have been multiplied by numbers, as exporters write the scale of the scores, each by its root: such
@@ -23,6 +26,8 @@ typedef struct finder {
     sn_arena *scratch;
     sn_attention *at;
     uint8_t *mark; /* by node: a member; of what the scores are made of: asked already, made of `first` */
+    sn_nd empty;   /* says which rows count as 0; none: none do */
+    sn_nd term;    /* its exponential stands beside the sum; none: nothing does */
     const char *why;
 } finder;
 
@@ -108,12 +113,32 @@ static bool is_statistic(finder *f, sn_nd x, sn_op op, sn_nd rows) {
     return sn_nd_eq(operand(f, x, 0), rows);
 }
 
+/* Is x the sum of the numerators e, or that and an exponential? */
+static bool is_total(finder *f, sn_nd x, sn_nd e) {
+    if (is_statistic(f, x, SN_OP_SUM, e)) return true;
+    x = past(f, x, false);
+    if (node(f, x)->op == SN_OP_EXPAND) {
+        add_member(f, x);
+        x = past(f, node(f, x)->in[0], false);
+    }
+    const sn_node_rec *n = node(f, x);
+    for (uint32_t k = 0; n->op == SN_OP_ADD && k < 2; k++) {
+        sn_nd other = operand(f, x, 1 - k);
+        if (node(f, other)->op != SN_OP_EXP || !is_statistic(f, n->in[k], SN_OP_SUM, e)) continue;
+        add_member(f, x);
+        add_member(f, other);
+        f->term = operand(f, other, 0);
+        return true;
+    }
+    return false;
+}
+
 /* x = numerators / sum, or numerators * (1 / sum): the numerators. */
 static sn_nd numerators(finder *f, sn_nd x) {
     const sn_node_rec *n = node(f, x);
     if (n->op == SN_OP_DIV) {
         sn_nd e = operand(f, x, 0);
-        return is_statistic(f, n->in[1], SN_OP_SUM, e) ? e : (sn_nd){0};
+        return is_total(f, n->in[1], e) ? e : (sn_nd){0};
     }
     for (uint32_t k = 0; n->op == SN_OP_MUL && k < 2; k++) {
         sn_nd e = operand(f, x, k), inverse = operand(f, x, 1 - k);
@@ -121,24 +146,138 @@ static sn_nd numerators(finder *f, sn_nd x) {
         bool inverts = i->op == SN_OP_RECIPROCAL || (i->op == SN_OP_DIV && is_full_of(f, i->in[0], 1));
         if (!inverts || node(f, e)->op != SN_OP_EXP) continue;
         add_member(f, inverse);
-        return is_statistic(f, i->in[i->n_in - 1], SN_OP_SUM, e) ? e : (sn_nd){0};
+        return is_total(f, i->in[i->n_in - 1], e) ? e : (sn_nd){0};
     }
     return (sn_nd){0};
 }
 
+/* ---- rows that count as 0 ---- */
+
+/* x = where(some rows, 0, weights): the weights. Which rows these are is asked once the scores are known, but for those that are nan. */
+static sn_nd without_rows(finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, x);
+    if (n->op != SN_OP_WHERE) return x;
+    bool zero_first = is_full_of(f, n->in[1], 0);
+    if (zero_first == is_full_of(f, n->in[2], 0)) return x;
+    sn_nd p = past(f, n->in[zero_first ? 2 : 1], true), test = n->in[0];
+    const sn_node_rec *t = node(f, test);
+    if (t->op == SN_OP_ISNAN && zero_first && sn_nd_eq(past(f, t->in[0], true), p)) {
+        add_member(f, test);
+        f->at->rows = SN_ATTENTION_ROWS_NAN;
+    } else {
+        f->at->rows = SN_ATTENTION_ROWS_EMPTY;
+        f->empty = x;
+    }
+    add_member(f, x);
+    add_member(f, p);
+    return p;
+}
+
+/* Does x say of each row whether all elements of the scores are -inf, or, not `all`, whether one is not? */
+static bool tells_empty(finder *f, sn_nd x, sn_nd scores, bool all) {
+    const sn_node_rec *n = node(f, x);
+    for (; n->op == SN_OP_EXPAND || n->op == SN_OP_NOT || is_reshape(n); n = node(f, x = n->in[0])) {
+        add_member(f, x);
+        all ^= n->op == SN_OP_NOT;
+    }
+    if (n->op != (all ? SN_OP_ALL : SN_OP_ANY)) return false;
+    if (sn_node_axes_mask(f->m, x) != 1u << (node(f, scores)->type.rank - 1)) return false;
+    add_member(f, x);
+    for (n = node(f, x = n->in[0]); n->op == SN_OP_NOT; n = node(f, x = n->in[0])) {
+        add_member(f, x);
+        all = !all;
+    }
+    add_member(f, x);
+    for (uint32_t k = 0; n->op == (all ? SN_OP_EQ : SN_OP_NE) && k < 2; k++)
+        if (is_full_of(f, n->in[1 - k], -INFINITY)) return sn_nd_eq(operand(f, x, k), scores);
+    return false;
+}
+
+static bool rows_are_empty(finder *f, sn_nd scores) {
+    if (!f->empty.i) return true;
+    const sn_node_rec *n = node(f, f->empty);
+    return tells_empty(f, n->in[0], scores, is_full_of(f, n->in[1], 0));
+}
+
+/* ---- sinks ---- */
+
+/* Is x all of each row but the last element? */
+static bool leaves_out_last(const finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, x);
+    if (n->op != SN_OP_SLICE || sn_node_int(f->m, x, SN_ATTR_AXIS, 0) != n->type.rank - 1) return false;
+    int64_t all, left;
+    bool known = sn_ix_is_const(f->m, node(f, n->in[0])->type.shape[n->type.rank - 1], &all) &&
+                 sn_ix_is_const(f->m, n->type.shape[n->type.rank - 1], &left);
+    return known && left == all - 1 && sn_node_int(f->m, x, SN_ATTR_START, 0) == 0 &&
+           sn_node_int(f->m, x, SN_ATTR_STEP, 1) == 1;
+}
+
+/* x = keys and one more: the keys. */
+static sn_nd without_last(finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, x);
+    int64_t one;
+    if (n->op != SN_OP_CONCAT || n->n_in != 2 || sn_node_int(f->m, x, SN_ATTR_AXIS, 0) != n->type.rank - 1)
+        return (sn_nd){0};
+    const sn_type *last = &node(f, n->in[1])->type;
+    if (!sn_ix_is_const(f->m, last->shape[last->rank - 1], &one) || one != 1) return (sn_nd){0};
+    add_member(f, x);
+    f->at->sink = SN_ATTENTION_SINK_KEY;
+    f->at->sink_of = n->in[1];
+    return operand(f, x, 0);
+}
+
+/* Of what stands in an exponential beside the sum: s - largest score, or -largest score. */
+static bool find_term(finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, f->term);
+    bool zero = n->op == SN_OP_NEG;
+    if ((!zero && n->op != SN_OP_SUB) || !is_statistic(f, n->in[zero ? 0 : 1], SN_OP_AMAX, x)) return false;
+    add_member(f, f->term);
+    f->at->sink = SN_ATTENTION_SINK_TERM;
+    f->at->sink_of = zero ? (sn_nd){0} : n->in[0];
+    const sn_type *rows = &node(f, x)->type, *s = zero ? NULL : &node(f, n->in[0])->type;
+    int64_t one;
+    return !s || !s->rank || (s->rank <= rows->rank && sn_ix_is_const(f->m, s->shape[s->rank - 1], &one) && one == 1);
+}
+
+/* What a number of each row has been subtracted from: a softmax is the same without. */
+static sn_nd unshifted(finder *f, sn_nd x) {
+    for (const sn_node_rec *n = node(f, x); n->op == SN_OP_SUB && !f->term.i; n = node(f, x)) {
+        sn_nd of = operand(f, x, 0);
+        if (!is_statistic(f, n->in[1], SN_OP_AMAX, of)) break;
+        add_member(f, x);
+        x = of;
+    }
+    return x;
+}
+
+/* ---- weights ---- */
+
 static bool find_softmax(finder *f) {
-    sn_nd p = past(f, node(f, f->at->product)->in[0], true);
+    static const char *const none = "its left operand is no softmax over the keys";
+    sn_nd weights = past(f, node(f, f->at->product)->in[0], true), p = without_rows(f, weights);
+    add_member(f, weights);
+    bool last = leaves_out_last(f, p);
+    if (last) {
+        add_member(f, p);
+        p = past(f, node(f, p)->in[0], false);
+    }
     add_member(f, p);
     sn_nd e = numerators(f, p);
-    if (!e.i || node(f, e)->op != SN_OP_EXP) return refuse(f, "its left operand is no softmax over the keys");
+    if (!e.i || node(f, e)->op != SN_OP_EXP) return refuse(f, none);
     add_member(f, e);
     sn_nd d = operand(f, e, 0);
-    if (node(f, d)->op != SN_OP_SUB) return refuse(f, "its left operand is no softmax over the keys");
+    if (node(f, d)->op != SN_OP_SUB) return refuse(f, none);
     add_member(f, d);
     sn_nd x = operand(f, d, 0);
     if (!is_statistic(f, node(f, d)->in[1], SN_OP_AMAX, x))
         return refuse(f, "the largest score is not what is subtracted");
-    f->at->quotient = p, f->at->scores = x;
+    if (f->term.i && !find_term(f, x)) return refuse(f, "its sums have terms that are no scores");
+    x = unshifted(f, x);
+    if (last) x = without_last(f, x);
+    if (!x.i || (last && f->term.i)) return refuse(f, none);
+    if (f->at->rows && f->at->sink) return refuse(f, "it has a sink, and rows that count as 0");
+    if (!rows_are_empty(f, x)) return refuse(f, "rows that count as 0 are not those that see no key");
+    f->at->quotient = weights, f->at->scores = x;
     return true;
 }
 

@@ -22,11 +22,29 @@ typedef struct sn_attention_sizes {
     sn_dtype dtype;       /* of q, k and v, what is narrower being converted exactly */
 } sn_attention_sizes;
 
+/* Rows of weights that count as 0. */
+typedef enum sn_attention_rows {
+    SN_ATTENTION_ROWS_ALL,   /* none do: a row that sees no key is nan */
+    SN_ATTENTION_ROWS_NAN,   /* those that are nan */
+    SN_ATTENTION_ROWS_EMPTY, /* those whose scores are all -inf */
+} sn_attention_rows;
+
+/* A score of a row that adds to its sum, but weighs no v. */
+typedef enum sn_attention_sink {
+    SN_ATTENTION_NO_SINK,
+    SN_ATTENTION_SINK_KEY,  /* one more key of the softmax */
+    SN_ATTENTION_SINK_TERM, /* its exponential stands beside the sum: rows that see no key are nan */
+} sn_attention_sink;
+
 typedef struct sn_attention {
-    sn_nd product;          /* weights * v */
-    sn_nd first;            /* q * k */
-    sn_nd scores;           /* what the softmax is of: made of `first` element by element */
-    sn_nd quotient;         /* numerators over their sum: the weights, but for casts and views */
+    sn_nd product; /* weights * v */
+    sn_nd first;   /* q * k */
+    sn_nd scores;  /* what the softmax is of: made of `first` element by element */
+    sn_nd
+        quotient; /* numerators over their sum: the weights, but for casts and views; as they are without rows that count as 0 */
+    sn_attention_rows rows; /* what becomes of some of its rows */
+    sn_attention_sink sink;
+    sn_nd sink_of;          /* its scores, one for each row of `scores`, or broadcast; none: 0 */
     sn_nd_list members;     /* all between the operands and `product` */
     uint8_t *is_member;     /* by node */
     sn_nd_list scaled;      /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */

@@ -159,10 +159,9 @@ static void tell(const found *f, sn_pass_ctx *cx) {
     }
 }
 
-sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
+static sn_status mark_all(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     uint32_t count = m->graph.nodes.count;
-    if (m->kernels.n || count <= 1) return SN_OK;
     uint8_t *live = SN_NEWN(cx->scratch, uint8_t, count), *of = SN_NEWN(cx->scratch, uint8_t, count);
     uint8_t *marks = SN_NEWN(cx->scratch, uint8_t, count);
     sn_marks all = {.of = marks};
@@ -185,5 +184,14 @@ sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
     cx->notes = &all;
     sn_status status = sn_graph_rewrite(cx, sn_marks_put, changed);
     cx->notes = NULL;
+    return status;
+}
+
+sn_status sn_pass_attention(sn_pass_ctx *cx, bool *changed) {
+    bool marked = false;
+    if (cx->m->kernels.n || cx->m->graph.nodes.count <= 1) return SN_OK;
+    SN_TRY(sn_graph_rewrite(cx, sn_attention_form, changed));
+    sn_status status = mark_all(cx, &marked);
+    *changed |= marked;
     return status;
 }

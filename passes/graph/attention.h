@@ -53,4 +53,7 @@ typedef SN_VEC(sn_attention_answer) sn_attention_answers;
 sn_status sn_attention_try(sn_attention_answer *out, sn_attention_answers *known, sn_pass_ctx *cx,
                            const sn_attention *at);
 
+/* The rule by which other ways to write an attention become the one that is found (attention_forms.c). */
+sn_nd sn_attention_form(sn_pass_ctx *cx, sn_nd x);
+
 #endif

@@ -1,13 +1,14 @@
 /* picked.c: elements whose places are known are views of where they come from. Part of the pass `simplify`.
  *
  *     %i = constant values=[2] ;  %y = index_select %x, %i axis=0    becomes    %y = slice %x axis=0 start=2 stop=3
+ *     %i = iota .. ; %j = floordiv %i, 4 ;  %y = index_select %x, %j axis=1    becomes    each element of the axis four times, by an expand
  *     %c = concat %a, %b axis=1 ; %y = slice %c axis=1 start=0 stop=4    becomes    %y = slice %a ..,  where %a has 4 or more
  *
  * Exporters take q, k and v out of one product by positions that they write as constants, and join two coordinates
- * that a sampler takes apart. A view is read in place by a product or a kernel, which a select and a concat are not
+ * that a sampler takes apart; heads of keys are repeated for those of queries. A view is read in place by a product or a kernel, which a select and a concat are not
  * when others read them, too.
  *
- * Legality: positions ascend by equal steps and are inside an axis whose size is a number (one outside stays what it
+ * Legality: positions ascend by equal steps, or each stands as often as the others, and are inside an axis whose size is a number (one outside stays what it
  * is: the caller's mistake, which the evaluator names); all elements of a slice are of one operand of the concat. The
  * same elements. Cost: the positions, or the operands.
  */
@@ -51,13 +52,41 @@ static bool positions(steps *out, const sn_module *m, sn_nd index, int64_t size)
     return true;
 }
 
+/* How often each element of an axis of that size stands in positions that are computed, in order; 0: they are others. Those that are constants
+ * may be an image that is resized, which convolutions have in memory. */
+static int64_t times_each(const sn_module *m, sn_nd index, int64_t size) {
+    const sn_node_rec *n = sn_node_get(m, index);
+    int64_t count;
+    double by;
+    if (n->type.rank != 1 || !sn_type_static(m, &n->type, &count) || size < 2 || count <= size || count % size)
+        return 0;
+    bool divides = n->op == SN_OP_FLOORDIV || n->op == SN_OP_DIV;
+    bool shared = divides && sn_node_get(m, n->in[0])->op == SN_OP_IOTA && sn_is_uniform(m, n->in[1], &by);
+    return shared && by == (double)(count / size) ? count / size : 0;
+}
+
+/* x with each element of an axis so often. */
+static sn_nd repeated(sn_module *m, sn_nd x, int64_t axis, int64_t times, const sn_type *type) {
+    sn_ix shape[SN_MAX_RANK];
+    int64_t behind = axis + 1;
+    const sn_type *t = sn_type_of(m, x);
+    uint32_t rank = t->rank;
+    for (uint32_t k = 0; k < rank; k++) shape[k < behind ? k : k + 1] = t->shape[k];
+    shape[behind] = sn_ix_const(m, times);
+    sn_nd y = sn_graph_expand(m, sn_graph_unsqueeze(m, x, &behind, 1), shape, rank + 1);
+    return sn_graph_reshape(m, y, type->shape, type->rank);
+}
+
 sn_nd sn_select_as_slice(sn_pass_ctx *cx, sn_nd x, sn_node_rule simplify) {
     sn_module *m = cx->m;
     const sn_node_rec *n = sn_node_get(m, x), *in = sn_node_get(m, n->in[0]);
     int64_t axis = sn_node_int(m, x, SN_ATTR_AXIS, 0), size;
     uint32_t index_rank = sn_type_of(m, n->in[1])->rank;
     steps at = {0};
-    if (!sn_ix_is_const(m, in->type.shape[axis], &size) || !positions(&at, m, n->in[1], size)) return x;
+    if (!sn_ix_is_const(m, in->type.shape[axis], &size)) return x;
+    int64_t times = in->type.rank < SN_MAX_RANK ? times_each(m, n->in[1], size) : 0;
+    if (times) return repeated(m, n->in[0], axis, times, &n->type);
+    if (!positions(&at, m, n->in[1], size)) return x;
     sn_nd y = sn_graph_slice(m, n->in[0], axis, at.first, at.last + 1, at.step);
     if (!y.i || !(y = simplify(cx, y)).i) return y;
     if (index_rank == 1) return y;

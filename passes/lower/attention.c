@@ -9,6 +9,8 @@
  *     }
  *     %y = div %o, %z
  *
+ * A sink joins the maximum and the sum, and rows that count as 0 are chosen, behind the nest.
+ *
  * Both states of the reduction are relative to the same maximum, so that it falls out of the quotient; where it is
  * infinite, the states are 0 or infinite as the softmax has it (ir/ops/combs.def), and the result is nan. Members of
  * an attention are never realized: who asks for an element of the weights gets the score, who asks for one of the
@@ -16,6 +18,7 @@
  */
 #include "passes/lower/lower.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Whatever the index: these elements are asked for in place of the node's. */
@@ -47,6 +50,51 @@ void sn_lower_find_attentions(sn_lower *lw) {
     }
 }
 
+/* Behind the nest: maximum, sum of numerators, sum of what they weigh. */
+typedef struct states {
+    sn_val most, total, sum;
+    sn_dtype dtype;
+} states;
+
+static sn_val put2(sn_lower *lw, sn_lop op, sn_val x, sn_val y) { return sn_put_op2(lw->m, lw->at, op, x, y); }
+
+static sn_val number(sn_lower *lw, const states *s, double x) { return sn_put_const(lw->m, lw->at, s->dtype, x); }
+
+/* The score of the sink of the row: asked for as the weights are, for no key. */
+static sn_val put_sink(sn_lower *lw, const sn_attention *at, const sn_lower_product *p, const states *s) {
+    sn_ix index[SN_MAX_RANK];
+    if (!at->sink_of.i) return number(lw, s, 0);
+    memcpy(index, p->a_index, sizeof index);
+    index[p->a_k] = sn_ix_const(lw->m, 0);
+    lw->nodes[at->quotient.i].instead = at->sink_of;
+    sn_val x = sn_put_cast(lw->m, lw->at, s->dtype, sn_lower_element(lw, p->a, index));
+    lw->nodes[at->quotient.i].instead = at->scores;
+    return x;
+}
+
+/* What the sum is multiplied by. With both relative to the larger of maximum and sink, nothing overflows; a row of which
+ * all is -inf has the sum 0. */
+static sn_val put_share(sn_lower *lw, const sn_attention *at, const sn_lower_product *p, const states *s) {
+    sn_val sink = put_sink(lw, at, p, s), most = put2(lw, SN_LOP_MAX, s->most, sink);
+    sn_val keys = sn_put_op1(lw->m, lw->at, SN_LOP_EXP, put2(lw, SN_LOP_SUB, s->most, most));
+    sn_val other = sn_put_op1(lw->m, lw->at, SN_LOP_EXP, put2(lw, SN_LOP_SUB, sink, most));
+    sn_val total = put2(lw, SN_LOP_MUL, s->total, keys), all = put2(lw, SN_LOP_ADD, total, other);
+    if (at->sink == SN_ATTENTION_SINK_KEY) return put2(lw, SN_LOP_DIV, keys, all);
+    return put2(lw, SN_LOP_DIV, put2(lw, SN_LOP_DIV, total, all), s->total);
+}
+
+static sn_val put_result(sn_lower *lw, const sn_attention *at, const sn_lower_product *p, const states *s) {
+    if (at->sink) return put2(lw, SN_LOP_MUL, s->sum, put_share(lw, at, p, s));
+    if (!at->rows) return put2(lw, SN_LOP_DIV, s->sum, s->total);
+    sn_val zero = number(lw, s, 0), one = number(lw, s, 1);
+    sn_val x = put2(lw, SN_LOP_MUL, s->sum, put2(lw, SN_LOP_DIV, one, s->total));
+    if (at->rows == SN_ATTENTION_ROWS_EMPTY)
+        return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, put2(lw, SN_LOP_EQ, s->total, zero), zero, x);
+    sn_val some = put2(lw, SN_LOP_GT, s->total, zero);
+    sn_val counts = put2(lw, SN_LOP_AND, some, put2(lw, SN_LOP_LT, s->total, number(lw, s, INFINITY)));
+    return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, counts, x, zero);
+}
+
 sn_val sn_lower_attention(sn_lower *lw, sn_nd x, const sn_ix *index) {
     static const sn_comb combs[2] = {SN_COMB_SUMEXP, SN_COMB_SUMEXP};
     sn_module *m = lw->m;
@@ -66,5 +114,6 @@ sn_val sn_lower_attention(sn_lower *lw, sn_nd x, const sn_ix *index) {
     sn_put_yield(m, lw->at, (sn_val[]){score, sn_put_const(m, lw->at, t, 1), score, v}, 4);
     lw->at = outside;
     const sn_stmt_rec *r = sn_stmt_get(m, nest);
-    return sn_put_op2(m, lw->at, SN_LOP_DIV, sn_result(r, 3), sn_result(r, 1));
+    states s = {sn_result(r, 0), sn_result(r, 1), sn_result(r, 3), t};
+    return put_result(lw, lw->nodes[x.i].attention, &p, &s);
 }

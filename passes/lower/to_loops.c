@@ -408,6 +408,31 @@ static uint32_t count_once(sn_lower *lw, sn_nd x) {
     return count.buffers;
 }
 
+/* Is operand k of scores the same for all rows? Tests of rows and keys stay where they are: they say which keys are seen. */
+static bool is_of_keys(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    const sn_type *t = &sn_node_get(lw->m, n->in[k])->type;
+    int64_t rows;
+    if (!lw->nodes[x.i].within || lw->nodes[n->in[k].i].within || !sn_node_is_elementwise(n) || !t->rank) return false;
+    return t->rank == 1 || (sn_ix_is_const(lw->m, t->shape[t->rank - 2], &rows) && rows == 1);
+}
+
+/* What is computed again for each row goes to memory where that takes longer than a kernel of its own. */
+static void decide_repeated(sn_lower *lw, sn_nd x) {
+    enum { LANES = 128 /* of a multiprocessor */ };
+    const sn_target *t = lw->cx->target;
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    for (uint32_t k = 0; t->is_gpu && k < n->n_in; k++) {
+        if (!is_of_keys(lw, x, k)) continue;
+        sn_nd in = n->in[k];
+        while (sn_ops[sn_node_get(lw->m, in)->op].cls == SN_OPS_VIEW) in = sn_node_get(lw->m, in)->in[0];
+        sn_lower_node *info = &lw->nodes[in.i];
+        double again = elements_of(lw, x) - elements_of(lw, in), work = info->ops + (info->slow ? SN_REALIZE_SLOW : 0);
+        bool computed = !info->realized && !info->within && sn_node_is_elementwise(sn_node_get(lw->m, in));
+        info->realized |= computed && again * work > (double)SN_REALIZE_LAUNCH * LANES * t->units;
+    }
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -445,6 +470,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
             if (n->op == SN_OP_CONV) align_copy(lw, n->in[k]);
             else align_operand(lw, n->in[k]);
         }
+    decide_repeated(lw, x);
     if (sn_ops[n->op].cls == SN_OPS_REDUCE) decide_reduction(lw, x);
     else if (always_realized(lw, n)) info->realized = !info->within;
     sn_lower_note_spread(lw, x);

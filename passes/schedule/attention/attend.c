@@ -196,20 +196,28 @@ static bool scores_know_no_column(const sn_attend *a) {
     return true;
 }
 
-/* Is the result rounded to halves before anything else, as that of a product of halves is? Of a product of f32 the weights have
- * more bits, even if v is halves in memory. */
+/* Is the result rounded to halves before anything else is done than sharing it out by the total, as that of a product of halves is?
+ * Of a product of f32 the weights have more bits, even if v is halves in memory. */
 static bool is_rounded(const sn_attend *a) {
+    enum { OF_SUM = 1, OF_TOTAL = 2 };
     const sn_stmt_rec *top = sn_stmt_get(a->m, a->c.top);
-    sn_val sum = sn_result(top, 3), quotient = {0};
+    sn_notes of = {.arena = a->cx->scratch};
+    bool rounded = false;
+    sn_notes_set(&of, sn_result(top, 3).i, OF_SUM);
+    sn_notes_set(&of, sn_result(top, 1).i, OF_TOTAL);
     for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, s);
-        for (uint32_t i = 0; i < r->n_in; i++) {
-            if (sn_val_eq(r->in[i], sum) && r->op == SN_LOP_DIV && i == 0) quotient = r->result;
-            bool halves = r->op == SN_LOP_CAST && (r->dtype == SN_BF16 || r->dtype == SN_F16);
-            if (quotient.i && sn_val_eq(r->in[i], quotient) && !halves) return false;
-        }
+        uint64_t reads = 0, one;
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (sn_notes_find(&of, r->in[i].i, &one)) reads |= one;
+        bool shares = r->op == SN_LOP_DIV || r->op == SN_LOP_MUL || r->op == SN_LOP_SELECT;
+        bool halves = r->op == SN_LOP_CAST && (r->dtype == SN_BF16 || r->dtype == SN_F16);
+        if (reads == OF_TOTAL && r->n_results) sn_notes_set(&of, r->result.i, OF_TOTAL);
+        else if (reads == (OF_SUM | OF_TOTAL) && shares) sn_notes_set(&of, r->result.i, OF_SUM);
+        else if (reads && !halves) return false;
+        else rounded |= reads;
     }
-    return quotient.i;
+    return rounded;
 }
 
 static bool find_instruction(sn_attend *a, const char **why_not) {
@@ -308,6 +316,17 @@ int64_t sn_attend_padded(int64_t channels) {
     return (channels + step - 1) / step * step;
 }
 
+/* Lines of a sector, seven of which are a row of 112 channels, take longer than the room that is lost in long ones where that is little: 128 us for
+ * 117 (of 80 channels 173 for 176, and of 96, in lines of two sectors, 107 for 109). */
+int64_t sn_attend_stored(int64_t channels) {
+    enum { KEPT = 5, OF = 6 };
+    int64_t padded = sn_attend_padded(channels), half = sn_dtype_bytes(SN_BF16), line = SN_SECTOR;
+    while (line < SN_LINE && line < padded * half) line *= 2;
+    int64_t stored = sn_ceil_div(padded * half, line) * line / half;
+    bool whole = channels * half % SN_SECTOR == 0, longer = padded * half % (2 * SN_SECTOR) == 0;
+    return whole && (longer || KEPT * stored > OF * padded) ? padded : stored;
+}
+
 uint32_t sn_attend_line(int64_t bytes) {
     uint32_t line = SN_LINE;
     while (bytes % line) line /= 2;
@@ -315,7 +334,7 @@ uint32_t sn_attend_line(int64_t bytes) {
 }
 
 static int64_t room_of(const sn_attend *a, const sn_sched *sc, uint32_t queries) {
-    int64_t depth = sn_attend_padded(a->depth), width = sn_attend_padded(a->c.n);
+    int64_t depth = sn_attend_stored(a->depth), width = sn_attend_stored(a->c.n);
     int64_t halves = queries * sc->tile_m * depth + (int64_t)sc->stages * sc->tile_n * (depth + width);
     int64_t loaded = (int64_t)sc->stages * sc->tile_m * sc->tile_n * sn_attend_loaded(a, true);
     return halves * sn_dtype_bytes(SN_BF16) + loaded;
@@ -394,6 +413,13 @@ static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
     return (split - 1) * sn_ceil_div(tiles, split) < tiles;
 }
 
+/* The assembler takes no instruction whose sums, and what else it holds then, are more than the registers that a thread begins with. */
+static bool has_registers_for(const sn_attend *a, const sn_sched *sc, int64_t columns) {
+    enum { OTHERS = 26 };
+    const sn_mma_info *mma = &sn_mmas[a->mma];
+    return mma->m * columns / mma->threads + OTHERS <= sn_box_registers(sc->block_x, sc->min_blocks).all;
+}
+
 /* Of a thread that computes. */
 static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
 
@@ -404,6 +430,7 @@ static bool is_possible(const sn_attend *a, const sn_sched *sc) {
     if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
     if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
     if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > most_registers(sc)) return false;
+    if (!has_registers_for(a, sc, sc->tile_n) || !has_registers_for(a, sc, sn_attend_padded(a->c.n))) return false;
     if (sn_attend_room(a, sc) + SN_PRODUCT_SPARE > sn_contract_shared_bytes(a->cx->target, sc)) return false;
     return can_be_shared(a, sc);
 }
@@ -588,6 +615,14 @@ static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
     return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }
 
+/* Two blocks of a warpgroup each bring keys of their own, which takes long of rows that are no whole lines of two sectors: 24 channels 27.4 us for 22.3, 40 263
+ * for 135, 48 103 for 71, with three warpgroups that share keys. Not where all tiles are done in one turn. */
+static bool is_better_in_two(const sn_attend *a, const sn_sched *sc) {
+    int64_t line = 2 * SN_SECTOR, half = sn_dtype_bytes(SN_BF16);
+    bool whole = a->depth * half % line == 0 && a->c.n * half % line == 0;
+    return whole || sn_attend_loaded(a, false) || tiles_of_rows(a, sc) <= beside(sc) * a->cx->target->units;
+}
+
 /* Headers for a block of so many warpgroups, of which so many blocks share a multiprocessor. Those begin and end under
  * each other's tiles, and have their queries early; several of one warpgroup, that of two each have no registers. */
 static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, const sn_sched *pinned, uint32_t groups,
@@ -598,6 +633,7 @@ static void rank_tiles(sn_sched_list *list, double *cost, const sn_attend *a, co
         for (uint32_t stages = 2; stages <= MOST_STAGES; stages++) {
             sn_sched sc = complete(a, pinned, groups, blocks, keys, stages);
             if (!is_possible(a, &sc)) continue;
+            if (blocks == 2 && !pinned->cls && !is_better_in_two(a, &sc)) continue;
             if (blocks > 1 && (sn_attend_queries(a, &sc) < 2 || !is_many(a, &sc))) continue;
             sn_attend_rank(list, cost, a->cx->scratch, &sc, cycles(a, &sc));
         }

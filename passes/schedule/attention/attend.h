@@ -18,10 +18,18 @@
 
 enum { SN_MOST_MASKS = 8, SN_MOST_LOADS = 4 };
 
-/* A score counts where e >= 0; everywhere else it is -inf. e is linear in the axes of rows and keys. */
+/* A score counts where e >= 0, or `other` is, if there is one; everywhere else it is -inf. Both are linear in the axes of rows and
+ * keys, and grow alike along the keys. */
 typedef struct sn_attend_mask {
-    sn_ix e;
+    sn_ix e, other;
+    bool in_score; /* the score is -inf there by itself: only tiles are left out */
 } sn_attend_mask;
+
+/* A test inside of the score that masks make: wherever they do not, it is this. */
+typedef struct sn_attend_told {
+    sn_val test;
+    bool holds;
+} sn_attend_told;
 
 typedef struct sn_attend {
     sn_pass_ctx *cx;
@@ -35,6 +43,10 @@ typedef struct sn_attend {
     int64_t depth;     /* how many */
     sn_val sum, score; /* what `scores` gives; f of it, without masks and factor */
     double factor;     /* positive; of the score: the maximum needs none */
+    sn_val scaled,
+        unscaled; /* inside of the score, what has the factor, and what it is of; none: the score has it as a whole */
+    sn_attend_told told[SN_MOST_MASKS];
+    uint32_t n_told;
     sn_attend_mask masks[SN_MOST_MASKS];
     uint32_t n_masks;
     sn_stmt loads[SN_MOST_LOADS]; /* that f makes for each score */
@@ -54,6 +66,8 @@ void sn_attend_find_loads(sn_attend *a);
 bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
 /* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */
 int64_t sn_attend_padded(int64_t channels);
+/* ... or as many as there is room for in halves, so that lines are long: rows that begin inside of sectors come in few pieces. */
+int64_t sn_attend_stored(int64_t channels);
 /* So many bytes lie in lines of ... */
 uint32_t sn_attend_line(int64_t bytes);
 /* How many tiles of q there is room for: a persistent block has the next one brought early. */
@@ -100,10 +114,12 @@ sn_attend_range sn_attend_range_of(const sn_attend *a);
 
 /* Takes masks and a positive factor off a->score. */
 void sn_attend_find_masks(sn_attend *a);
+/* The score at p without them. */
+sn_val sn_attend_copy_score(const sn_attend *a, sn_contraction_copier *p);
 /* Tiles of keys that the rows from `row` on see, of a block of that header at `batch`: first and number, at least
  * one. */
 void sn_attend_tiles(sn_ix *first, sn_ix *number, sn_attend *a, const sn_sched *sc, sn_ix batch, sn_ix row);
-/* e of mask i at a place; its least value over rows from `row` and keys from `key` on, of a tile. */
+/* e of mask i at a place, or `other` where that is larger; its least value over rows from `row` and keys from `key` on, of a tile. */
 sn_ix sn_attend_mask_at(sn_attend *a, uint32_t i, sn_ix batch, sn_ix row, sn_ix key);
 sn_ix sn_attend_mask_least(sn_attend *a, uint32_t i, const sn_sched *sc, sn_ix batch, sn_ix row, sn_ix key);
 

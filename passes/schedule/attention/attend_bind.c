@@ -162,8 +162,7 @@ sn_val sn_attend_put_score(binding *o, sn_contraction_copier *p) {
     enum { MOST_WEIGHT = 256 };
     sn_module *m = o->b.m;
     const sn_stmt_rec *r = sn_stmt_get(m, sn_val_get(m, o->a->score)->def);
-    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT)
-        return sn_contraction_copy(p, o->a->score);
+    if (r->op != SN_LOP_TANH || r->dtype != SN_F32 || o->a->factor > MOST_WEIGHT) return sn_attend_copy_score(o->a, p);
     return sn_put_op1(m, p->at, SN_LOP_TANH_LEVEL, sn_contraction_copy(p, r->in[0]));
 }
 
@@ -229,8 +228,10 @@ static sn_val put_seen(binding *o, sn_cursor at, sn_ix e, sn_val score) {
 }
 
 sn_val sn_attend_put_seen(binding *o, sn_cursor at, sn_ix row, sn_ix key, sn_val score) {
-    for (uint32_t i = 0; i < o->a->n_masks; i++)
+    for (uint32_t i = 0; i < o->a->n_masks; i++) {
+        if (o->a->masks[i].in_score) continue;
         score = put_seen(o, at, sn_attend_mask_at(o->a, i, o->b.batch, row, key), score);
+    }
     return score;
 }
 
@@ -255,7 +256,8 @@ static void put_mask(binding *o, sn_cursor at, sn_ix least, uint32_t mask, bool 
 void sn_attend_put_masks(binding *o, sn_cursor at) {
     sn_attend *a = o->a;
     for (uint32_t i = 0; i < a->n_masks; i++)
-        put_mask(o, at, sn_attend_mask_least(a, i, o->b.sc, o->b.batch, o->b.row, o->keys), i, false);
+        if (!a->masks[i].in_score)
+            put_mask(o, at, sn_attend_mask_least(a, i, o->b.sc, o->b.batch, o->b.row, o->keys), i, false);
     if (a->c.k % o->b.sc->tile_n == 0) return;
     sn_ix least = sn_ix_addc(o->b.m, sn_ix_scale(o->b.m, o->keys, -1), a->c.k - o->b.sc->tile_n);
     put_mask(o, at, least, 0, true);
@@ -299,9 +301,9 @@ static void make_operands(binding *o) {
     const sn_attend *a = o->a;
     const sn_sched *sc = o->b.sc;
     sn_dtype dtype = sn_mmas[a->mma].operand;
-    o->q = sn_attend_make_operand(o, "q", dtype, sc->tile_m, a->depth);
-    o->key = sn_attend_make_operand(o, "k", dtype, sc->tile_n, a->depth);
-    o->v = sn_attend_make_operand(o, "v", dtype, sc->tile_n, a->c.n);
+    o->q = sn_attend_make_operand(o, "q", dtype, sc->tile_m, sn_attend_stored(a->depth));
+    o->key = sn_attend_make_operand(o, "k", dtype, sc->tile_n, sn_attend_stored(a->depth));
+    o->v = sn_attend_make_operand(o, "v", dtype, sc->tile_n, sn_attend_stored(a->c.n));
     o->p = sn_attend_registers(o, "p", dtype, sn_mma_private(&o->scores));
     o->scores.a = o->q;
     o->scores.b = o->key;
@@ -403,13 +405,32 @@ static void put_tile(binding *o, sn_cursor at) {
     sn_mma_put(o->b.m, at, &o->sums);
 }
 
-/* Does the body know the maximum itself, not only sums relative to it? */
-static bool wants_maximum(const sn_attend *a) {
-    sn_val most = sn_stmt_get(a->m, a->c.top)->result;
+/* Is v nothing but what other numbers are less? */
+static bool is_only_subtracted(const sn_attend *a, sn_val v) {
     for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, s);
         for (uint32_t i = 0; i < r->n_in; i++)
-            if (r->in[i].i == most.i || r->in[i].i == most.i + 2) return true;
+            if (sn_val_eq(r->in[i], v) && (r->op != SN_LOP_SUB || i == 0)) return false;
+    }
+    return true;
+}
+
+static bool is_larger_one(const sn_attend *a, const sn_stmt_rec *r) {
+    return r->op == SN_LOP_MAX && is_only_subtracted(a, r->result);
+}
+
+/* Does the body know the maximum itself, not only sums relative to it? Or, where it may be `lazy`, more of it than how far it is below the
+ * larger one of it and a sink: what sums are relative to is as good for that. */
+static bool wants_maximum(const sn_attend *a, bool lazy) {
+    sn_val most = sn_stmt_get(a->m, a->c.top)->result;
+    for (sn_stmt s = sn_stmt_walk_skip(a->m, a->c.top); s.i; s = sn_stmt_walk_next(a->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(a->m, s);
+        for (uint32_t i = 0; i < r->n_in; i++) {
+            if (r->in[i].i != most.i && r->in[i].i != most.i + 2) continue;
+            bool below =
+                r->op == SN_LOP_SUB && i == 0 && is_larger_one(a, sn_stmt_get(a->m, sn_val_get(a->m, r->in[1])->def));
+            if (!lazy || (!is_larger_one(a, r) && !below)) return true;
+        }
     }
     return false;
 }
@@ -469,8 +490,8 @@ void sn_schedule_attend_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_attend_find(&a, &why_not, cx, k);
     sn_attend_start(&o, &a, sc, &sums);
     make_operands(&o);
-    if (sc->split == 1 && !wants_maximum(&a)) sn_attend_find_bound(&o, sn_mmas[a.mma].operand);
-    o.lazy = !o.bounded && !wants_maximum(&a) && !is_one_tile(&o);
+    if (sc->split == 1 && !wants_maximum(&a, false)) sn_attend_find_bound(&o, sn_mmas[a.mma].operand);
+    o.lazy = !o.bounded && !wants_maximum(&a, true) && !is_one_tile(&o);
     find_quotient(&o);
     sn_schedule_take_body(&o.b.body, cx, k, sh);
     sn_cursor at = sn_at_end(k, (sn_stmt){0});

@@ -332,7 +332,7 @@ static void put_function(binder *b, sn_cursor at) {
     sn_ix e = in_scores(b, j, l.slot);
     sn_contraction_copier p = at_place(b, at, l.row, (sn_ix){0}, sn_ix_add(b->m, b->keys, j));
     sn_contraction_becomes(&p, a->sum, sn_put_load(b->m, at, b->s, e));
-    sn_put_store(b->m, at, b->s, e, sn_contraction_copy(&p, a->score));
+    sn_put_store(b->m, at, b->s, e, sn_attend_copy_score(a, &p));
 }
 
 /* Maximum and growth of rows. */
@@ -572,7 +572,8 @@ static void put_tile(binder *b, sn_cursor at, sn_ix number, sn_ix row) {
     put_scores(b, at);
     put_function(b, at);
     for (uint32_t i = 0; i < a->n_masks; i++)
-        put_mask(b, at, sn_attend_mask_least(a, i, b->sc, b->batch, row, b->keys), i, test_of_mask);
+        if (!a->masks[i].in_score)
+            put_mask(b, at, sn_attend_mask_least(a, i, b->sc, b->batch, row, b->keys), i, test_of_mask);
     put_mask(b, at, sn_ix_sub(b->m, b->keys, b->old_keys), 0, test_of_end);
     put_most(b, at);
     put_weights(b, at);

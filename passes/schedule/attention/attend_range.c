@@ -117,5 +117,6 @@ static range of(const sn_attend *a, sn_val v, uint32_t *left) {
 sn_attend_range sn_attend_range_of(const sn_attend *a) {
     uint32_t left = MOST_VALUES;
     range r = of(a, a->score, &left);
-    return is_known(r) ? (range){a->factor * r.lo, a->factor * r.hi, r.holes} : ANYTHING;
+    double factor = a->scaled.i ? 1 : a->factor; /* the score has it */
+    return is_known(r) ? (range){factor * r.lo, factor * r.hi, r.holes} : ANYTHING;
 }
