@@ -18,7 +18,8 @@ static const char PASSES[] = "function(" FIRST_PASSES ",early-cse)";
 /* The back end begins with early-cse, too, which finds in products of tensor copies all that one in front of it would. */
 static const char PASSES_OF_PRODUCTS[] = "function(" FIRST_PASSES ")";
 /* Lanes of class element that are some elements apart, or of several loads that are side by side (colours of a pixel, parts of a complex
- * number), are one vector where the back end knows how their addresses are aligned. */
+ * number), are one vector where the back end knows how their addresses are aligned; so are elements of a short row in shared memory, of which
+ * a thread has all (class flat), and pieces of scans that are made in tiles (no class). */
 static const char PASSES_OF_ELEMENTS[] = "function(" FIRST_PASSES ",early-cse,infer-alignment)";
 
 typedef struct job {
@@ -103,7 +104,7 @@ static sn_status fit_machine(job *j, const sn_cg_needs *needs) {
 
 static const char *passes_of(const job *j, const sn_cg_needs *needs) {
     sn_sched_class cls = sn_kern_get(j->m, j->k)->sched.cls;
-    if (cls == SN_SCHED_ELEMENT) return PASSES_OF_ELEMENTS;
+    if (cls == SN_SCHED_ELEMENT || cls == SN_SCHED_FLAT || cls == SN_SCHED_NONE) return PASSES_OF_ELEMENTS;
     return cls == SN_SCHED_CONTRACT && needs->n_maps ? PASSES_OF_PRODUCTS : PASSES;
 }
 

@@ -102,6 +102,7 @@ typedef struct sn_gen_place {
     lv head;            /* bytes from `base` to the storage; NULL: it begins there */
     bool early;         /* the first lanes may lie before the storage: nobody wants them */
     bool inside, near;  /* all lanes lie in the storage; ... and so do the pieces that they stand in */
+    bool words; /* it is read by words, not by wider pieces: several rows are under way, each with one address */
     bool steady;
     sn_dtype dtype;
 } sn_gen_place;
@@ -148,6 +149,8 @@ typedef struct sn_gen {
     uint8_t *positive;     /* by sn_val: sn_gen_positive, of a divisor */
     uint8_t *known;        /* by sn_val: sn_gen_known, of a test */
     int64_t beyond;        /* the tests that are known to hold do so for as many positions more */
+    bool fits;             /* vectors with lanes outside of a row are inside of the buffer (interior.c) */
+    bool near;             /* pieces around odd columns of bytes are inside of the buffer (interior.c) */
     lv *axes;              /* by sn_axis: its number, of the index type; NULL: unbound or constant */
     lv *symbols;           /* by sn_sym: numbers that segments differ in; NULL without segments */
     lv *memory;            /* by sn_buf: address of element 0 */
@@ -172,11 +175,13 @@ typedef struct sn_gen {
     int pick; /* >= 0: vector values inside an ix are read at this lane */
 
     /* Vector axis. */
-    sn_axis lane_axis; /* none outside */
-    uint32_t lanes;    /* 1 outside */
-    sn_gen_run run;    /* lanes and lane_axis are those of scalars inside */
-    lv places;         /* those of the rows whose keys were compared last (keyed.c) */
-    uint32_t apart;    /* of the reduction around this place, which its parts leave as they are (reduce.c); 0: none */
+    sn_axis lane_axis;         /* none outside */
+    uint32_t lanes;            /* 1 outside */
+    sn_gen_run run;            /* lanes and lane_axis are those of scalars inside */
+    lv places;                 /* those of the rows whose keys were compared last (keyed.c) */
+    const sn_stmt_rec *better; /* the iteration of a loop, if its results go nowhere but to what is the best so far: */
+    const lv *best;            /* ... value and position (keyed.c) */
+    uint32_t apart; /* of the reduction around this place, which its parts leave as they are (reduce.c); 0: none */
 
     /* Blocks. The host has no threads: sizes are 1 there and block axes are loops. */
     sn_launch launch;
@@ -378,6 +383,8 @@ void sn_gen_sumexp_by(sn_gen *g, sn_dtype t, lv *x, sn_gen_over *over, uint32_t 
 void sn_gen_sumexp_over(sn_gen *g, sn_dtype t, lv *state, const lv *x, uint32_t n, sn_gen_over *over, uint32_t width);
 
 /* ---- packed.c ---- */
+/* The vector of halves that x is widened from, pairs of them; what a mask leaves out is `rest`. NULL: it is not. */
+lv sn_gen_widened_halves(sn_em *em, lv x, double rest);
 /* Where they are bytes: the state with x, lane by lane; all lanes of the state become one. false: nothing was done. */
 bool sn_gen_combine_bytes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state, lv x);
 bool sn_gen_combine_byte_lanes(sn_gen *g, sn_comb comb, sn_dtype t, lv *state);
@@ -570,6 +577,8 @@ void sn_gen_weave(sn_em *em, lv *out, const lv *x, uint32_t n);
 /* What load.c and store.c share: access.h. */
 
 /* ---- load.c ---- */
+/* Does s load columns of bytes or halves that begin anywhere? */
+bool sn_gen_loads_odd_columns(sn_gen *g, const sn_stmt_rec *s);
 void sn_gen_load(sn_gen *g, sn_stmt_rec *s);
 /* The same, where no copy and no vector of runs stands for it. */
 void sn_gen_load_value(sn_gen *g, sn_stmt_rec *s);

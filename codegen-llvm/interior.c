@@ -20,6 +20,10 @@
  * Weights of odd rows are read by pieces that reach over them (unaligned.c): there the tests have to hold for as many positions more, and nobody asks
  * for the ends of the weights.
  *
+ * So are the others: all but the last of a buffer have no vector that reaches over its end, so that nobody asks between one load and the next.
+ *
+ * Columns of bytes and halves that begin anywhere are read so, too: where the pieces around all those of an iteration lie in the buffer, nobody asks.
+ *
  * On the CPU other tests of positions come along, and each is taken for what it mostly answers: the first column of a
  * concatenation is mostly not reached, nor is a border that a comparison with a constant tells apart.
  *
@@ -75,7 +79,15 @@ static bool find_ends(sn_ix *first, sn_ix *last, sn_gen *g, sn_ix e, const inner
     return true;
 }
 
-/* Does the test of s differ between lanes, and is it monotone in the inner axes? Its first and last position. */
+/* Is so much done with each element that what a test leaves out is better not selected in each iteration? */
+static bool is_much(const sn_stmt_rec *loop) {
+    if (loop->op != SN_LOP_REDUCE || loop->kind != SN_AXIS_SEQ) return false;
+    for (uint32_t c = 0; c < loop->n_combs; c++)
+        if (sn_combs[loop->combs[c]].states > 1) return true;
+    return false;
+}
+
+/* Does the test of s differ between lanes, or is it better asked once, and is it monotone in the inner axes? Its first and last position. */
 static bool is_edge_test(sn_gen *g, sn_stmt s, const sn_stmt_rec *loop, sn_ix *first, sn_ix *last) {
     const sn_stmt_rec *r = sn_stmt_get(g->m, s);
     inner_axes in;
@@ -85,7 +97,8 @@ static bool is_edge_test(sn_gen *g, sn_stmt s, const sn_stmt_rec *loop, sn_ix *f
     for (uint32_t k = 0; k < in.n; k++)
         if (sn_ix_uses_axis(g->m, bound, in.at[k])) return false;
     if (!find_ends(first, last, g, e, &in)) return false;
-    return !sn_ix_is_multiple(g->m, *first, in.lanes) || !sn_ix_is_multiple(g->m, bound, in.lanes);
+    return (g->gpu && is_much(loop)) || !sn_ix_is_multiple(g->m, *first, in.lanes) ||
+           !sn_ix_is_multiple(g->m, bound, in.lanes);
 }
 
 static sn_stmt behind(const sn_gen *g, const sn_stmt_rec *loop) {
@@ -312,8 +325,29 @@ static bool lanes_differ(sn_gen *g, const sn_stmt_rec *loop) {
     return false;
 }
 
+/* Do the pieces around all columns that begin anywhere (unaligned.c) lie in their buffers? NULL: there are none, or nobody knows. */
+static lv all_near(sn_gen *g, const sn_stmt_rec *loop) {
+    enum { PIECE = 16 };
+    lv all = NULL;
+    for (sn_stmt s = loop->first, end = behind(g, loop); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        inner_axes in;
+        sn_ix first, last;
+        if (!sn_gen_loads_odd_columns(g, r)) continue;
+        const sn_buf_rec *b = sn_buf_get(g->m, r->buf);
+        if (b->align < PIECE || !find_inner(&in, g, s, loop)) return NULL;
+        if (!find_ends(&first, &last, g, sn_gen_resolve(g, r->ix), &in)) return NULL;
+        lv is = sn_gen_in(g, sn_ix_addc(g->m, last, PIECE - 1), b->size);
+        all = all ? em_and(&g->em, all, is) : is;
+    }
+    return all;
+}
+
 /* NULL: the region is translated once. */
-static lv interior(int64_t *beyond, sn_gen *g, const sn_stmt_rec *loop) {
+static lv interior(int64_t *beyond, bool *near, sn_gen *g, const sn_stmt_rec *loop) {
+    lv inside = can_have_two(g, loop) ? all_near(g, loop) : NULL;
+    *near = inside != NULL, *beyond = 0;
+    if (inside) return inside;
     if ((g->lanes > 1 && (!g->gpu || !lanes_differ(g, loop))) || !can_have_two(g, loop)) return NULL;
     lv known = g->gpu ? NULL : all_known(g, loop);
     if (!g->gpu && !known) forget(g, loop);
@@ -321,15 +355,48 @@ static lv interior(int64_t *beyond, sn_gen *g, const sn_stmt_rec *loop) {
     return known && hold ? em_and(&g->em, known, hold) : known ? known : hold;
 }
 
-void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
-                      uint32_t n) {
-    sn_em *em = &g->em;
-    int64_t beyond;
-    lv cond = interior(&beyond, g, loop), before[SN_GEN_STATES], inside[SN_GEN_STATES];
-    if (!cond) {
-        body(g, user);
-        return;
+/* Is a lane's own test among those of the mask? */
+static bool has_edge_test(sn_gen *g, sn_val mask, const sn_stmt_rec *loop) {
+    sn_stmt def = sn_val_get(g->m, mask)->def;
+    const sn_stmt_rec *r = sn_stmt_get(g->m, def);
+    sn_ix first, last;
+    if (r->op == SN_LOP_AND) return has_edge_test(g, r->in[0], loop) || has_edge_test(g, r->in[1], loop);
+    const sn_stmt_rec *around = r;
+    while (around != loop && around->parent.i) around = sn_stmt_get(g->m, around->parent);
+    return around == loop && is_edge_test(g, def, loop, &first, &last);
+}
+
+/* Are all vectors of the iteration, of which some lanes may stand outside of the row, inside of their buffers? NULL: there are none, or nobody
+ * knows. */
+static lv all_fit(sn_gen *g, const sn_stmt_rec *loop) {
+    lv all = NULL;
+    bool any = false;
+    for (sn_stmt s = loop->first, end = behind(g, loop); g->gpu && s.i && s.i != end.i;
+         s = sn_stmt_walk_next(g->m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, s);
+        inner_axes in;
+        sn_ix first, last;
+        if (r->op != SN_LOP_LOAD || !r->has_mask || sn_buf_is_local(sn_buf_get(g->m, r->buf))) continue;
+        any |= has_edge_test(g, sn_stmt_mask(r), loop);
+        if (!find_inner(&in, g, s, loop) || !find_ends(&first, &last, g, sn_gen_resolve(g, r->ix), &in)) return NULL;
+        lv is = sn_gen_in(g, last, sn_buf_get(g->m, r->buf)->size);
+        all = all ? em_and(&g->em, all, is) : is;
     }
+    return any ? all : NULL;
+}
+
+/* What one translation of a region is told. */
+typedef struct way {
+    int64_t beyond;
+    bool near, fits;
+    void (*body)(sn_gen *g, void *user);
+    void *user;
+} way;
+
+/* The first way where the condition holds, else the second one; both bring state up to date. */
+static void two_ways(sn_gen *g, const sn_stmt_rec *loop, lv cond, const way ways[2], lv *state, uint32_t n) {
+    sn_em *em = &g->em;
+    lv before[SN_GEN_STATES], inside[SN_GEN_STATES];
     LLVMBasicBlockRef blocks[2] = {sn_em_block(em, "interior"), sn_em_block(em, "edge")},
                       join = sn_em_block(em, "iteration");
     LLVMBuildCondBr(em->b, cond, blocks[0], blocks[1]);
@@ -337,9 +404,9 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
     for (int part = 0; part < 2 && g->status == SN_OK; part++) {
         uint32_t mark = sn_gen_mark(g);
         LLVMPositionBuilderAtEnd(em->b, blocks[part]);
-        g->beyond = part ? 0 : beyond;
-        body(g, user);
-        g->beyond = 0;
+        g->beyond = ways[part].beyond, g->near = ways[part].near, g->fits = ways[part].fits;
+        ways[part].body(g, ways[part].user);
+        g->beyond = 0, g->near = g->fits = false;
         sn_gen_release(g, mark);
         for (uint32_t k = 0; k < n && g->status == SN_OK; k++)
             if (g->lanes > 1 && before[k]) state[k] = sn_em_splat(em, state[k], sn_em_lanes(before[k]));
@@ -355,6 +422,36 @@ void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g
         LLVMAddIncoming(phi, (lv[]){inside[k], state[k]}, blocks, 2);
         state[k] = phi;
     }
+}
+
+typedef struct edge {
+    const sn_stmt_rec *loop;
+    way as_it_is;
+    lv *state;
+    uint32_t n;
+} edge;
+
+/* An iteration with edges: no vector of it asks whether it reaches over the end of the buffer where none does. */
+static void edge_iteration(sn_gen *g, void *user) {
+    edge *e = user;
+    lv fit = all_fit(g, e->loop);
+    way ways[2] = {e->as_it_is, e->as_it_is};
+    ways[0].fits = true;
+    if (fit) two_ways(g, e->loop, fit, ways, e->state, e->n);
+    else e->as_it_is.body(g, e->as_it_is.user);
+}
+
+void sn_gen_iteration(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, void *user), void *user, lv *state,
+                      uint32_t n) {
+    int64_t beyond;
+    bool near;
+    lv cond = interior(&beyond, &near, g, loop);
+    if (!cond) {
+        body(g, user);
+        return;
+    }
+    edge e = {loop, {.body = body, .user = user}, state, n};
+    two_ways(g, loop, cond, (way[]){{beyond, near, false, body, user}, {.body = edge_iteration, .user = &e}}, state, n);
 }
 
 /* Both versions come to the same barriers, in the same order of areas. */

@@ -7,7 +7,8 @@
  * Positions, of 64 bits, are computed and compared once an iteration and not for each element. Bytes leave room for
  * the place in a pair of 16 bits: the largest key of value and place has both, 1.5 instructions an element. Floats of
  * up to 32 bits go by groups of 8: their largest one, then the first that equals it, or is nan where it is: 4
- * instructions an element and one to convert it. One by one (combine.c) it takes 15 to 18, where memory leaves time
+ * instructions an element and one to convert it, and only where their largest is better than all that a thread had before: else
+ * half an instruction. One by one (combine.c) it takes 15 to 18, where memory leaves time
  * for 7 (bytes) and 14 (halves). An earlier place wins a tie, so that the first of equal elements wins if positions
  * grow with places, which is asked here. What a mask leaves out has the identity as its value, and comes behind what
  * it does not: of a row whose first vector starts before it (passes/schedule/rows/inner.c) the place of such a lane is worse
@@ -16,6 +17,8 @@
  * others beside the value, which a later row takes the place of only if it is larger: 5 instructions an element for 18. GPUs alone.
  */
 #include "codegen-llvm/gen.h"
+
+#include <math.h>
 
 enum { WORD = 4, BYTE_PLACES = 1 << 8, GROUP = 8 };
 
@@ -180,6 +183,69 @@ static lv position(sn_gen *g, sn_val p) {
                         sn_gen_ix(g, sn_gen_resolve(g, r->ix)));
 }
 
+/* ---- only where something is better ---- */
+
+/* Does x go before s, which is of an earlier place? */
+static lv goes_before(sn_em *em, sn_comb comb, sn_dtype t, lv x, lv s) {
+    bool max = comb == SN_COMB_MAX;
+    if (!sn_is_float(t)) return sn_math_op(em, max ? SN_LOP_GT : SN_LOP_LT, t, (lv[]){x, s}, 2);
+    sn_dtype wide = t == SN_F64 ? SN_F64 : SN_F32;
+    x = sn_math_cast(em, wide, t, x), s = sn_math_cast(em, wide, t, s);
+    return em_and(em, em_fcmp(em, max ? LLVMRealUGT : LLVMRealULT, x, s), em_fcmp(em, LLVMRealORD, s, s));
+}
+
+static lv larger(sn_em *em, sn_comb comb, lv x, lv y) {
+    return comb == SN_COMB_MAX ? sn_em_fmax(em, x, y) : sn_em_fmin(em, x, y);
+}
+
+/* The vectors of halves that those of an iteration were widened from; false: they were not. */
+static bool find_halves(sn_gen *g, sn_comb comb, const lv *x, int64_t n, lv *out) {
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = sn_gen_widened_halves(&g->em, x[i], comb == SN_COMB_MAX ? -INFINITY : INFINITY);
+        if (!out[i] || LLVMTypeOf(out[i]) != LLVMTypeOf(out[0])) return false;
+    }
+    return true;
+}
+
+/* A number that is the larger the better x is, as long as x is none. */
+static lv rank(sn_em *em, sn_comb comb, lv x) {
+    lv bits = sn_em_ibits(em, x), sign = LLVMBuildAShr(em->b, bits, sn_em_i(em, bits, 31), "");
+    lv up = em_xor(em, bits, em_and(em, sign, sn_em_i(em, bits, INT32_MAX)));
+    return comb == SN_COMB_MAX ? up : LLVMBuildNot(em->b, up, "");
+}
+
+/* May x be the best of all, or is some thread that comes along here ahead of it already? Each lane of a warp would go on to
+ * become better than itself. Whoever is there may be asked: what is worse than anything is not the best. */
+static lv may_be_best(sn_gen *g, sn_comb comb, lv x, lv best) {
+    enum { SM = 80 };
+    sn_em *em = &g->em;
+    if (g->em.cg->target->sm < SM) return LLVMConstInt(em->cg->i1, 1, 0);
+    lv own = rank(em, comb, best);
+    lv ahead = sn_em_assembly(em, em->cg->i32,
+                              "{\n\t.reg .b32 here;\n\tactivemask.b32 here;\n\tredux.sync.max.s32 $0, $1, here;\n\t}",
+                              "=r,r", &own, 1);
+    return em_or(em, em_icmp(em, LLVMIntSGE, rank(em, comb, x), ahead), em_fcmp(em, LLVMRealUNO, x, x));
+}
+
+/* Is the largest of the iteration better than all before it, or is there nothing yet? Halves are compared two at a time, as
+ * they are. */
+static lv is_better(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, int64_t n, int64_t v) {
+    sn_em *em = &g->em;
+    lv most = NULL, *halves = SN_NEWN(g->arena, lv, (size_t)n);
+    bool narrow = find_halves(g, comb, x, n, halves);
+    for (int64_t i = 0; i < n; i++) {
+        lv all = narrow ? halves[i] : sn_em_splat(em, x[i], (uint32_t)v);
+        most = most ? larger(em, comb, most, all) : all;
+    }
+    for (uint32_t k = (uint32_t)v; k > 1; k /= 2)
+        most = larger(em, comb, sn_em_slice(em, most, 0, k / 2), sn_em_slice(em, most, k / 2, k / 2));
+    most = narrow ? LLVMBuildFPExt(em->b, most, em->cg->f32, "") : sn_math_cast(em, SN_F32, t, most);
+    lv best = sn_math_cast(em, SN_F32, t, g->best[0]);
+    lv none = em_icmp(em, LLVMIntEQ, g->best[1], sn_em_ci(em->cg->i64, INT64_MAX));
+    lv better = em_or(em, none, goes_before(em, comb, SN_F32, most, best));
+    return em_and(em, better, may_be_best(g, comb, most, best));
+}
+
 static lv place_of(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, const lv *in, int64_t n, int64_t v, lv *value) {
     sn_em *em = &g->em;
     lv most = NULL, *each = SN_NEWN(g->arena, lv, (size_t)(n * v)), *valid = SN_NEWN(g->arena, lv, (size_t)(n * v));
@@ -198,7 +264,7 @@ static lv place_of(sn_gen *g, sn_comb comb, sn_dtype t, const lv *x, const lv *i
     return place;
 }
 
-void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, const lv *in, lv *state) {
+static void keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, const lv *in, lv *state) {
     sn_em *em = &g->em;
     const sn_stmt_rec *yield = sn_stmt_get(g->m, lanes->last);
     sn_dtype t = sn_val_get(g->m, yield->in[0])->dtype;
@@ -219,6 +285,27 @@ void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, con
     if (s != lanes) g->axes[s->axis.i] = NULL;
 }
 
+/* What is the best so far stays that, whatever position comes with what is no better. */
+void sn_gen_keyed(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *lanes, const lv *x, const lv *in, lv *state) {
+    sn_em *em = &g->em;
+    sn_dtype t = sn_val_get(g->m, sn_stmt_get(g->m, lanes->last)->in[0])->dtype;
+    if (g->better != s || !sn_is_float(t)) {
+        keyed(g, s, lanes, x, in, state);
+        return;
+    }
+    int64_t n = lanes->kind == SN_AXIS_VECTOR && s == lanes ? 1 : sn_gen_extent(g, s->axis);
+    int64_t v = lanes->kind == SN_AXIS_VECTOR ? sn_gen_extent(g, lanes->axis) : 1;
+    sn_comb comb = s->combs[0] == SN_COMB_ARGMAX ? SN_COMB_MAX : SN_COMB_MIN;
+    lv before[2] = {g->best[0], g->best[1]};
+    sn_em_if better = sn_em_then(em, is_better(g, comb, t, x, n, v), "better");
+    uint32_t mark = sn_gen_mark(g);
+    keyed(g, s, lanes, x, in, state);
+    sn_gen_release(g, mark);
+    LLVMBasicBlockRef end = LLVMGetInsertBlock(em->b);
+    sn_em_end(em, &better);
+    for (uint32_t k = 0; k < 2; k++) state[k] = sn_em_merge(em, &better, end, state[k], before[k]);
+}
+
 /* ---- columns ---- */
 
 static bool is_byte(sn_dtype t) { return sn_dtype_bytes(t) == 1 && t != SN_BOOL && !sn_is_float(t); }
@@ -231,15 +318,6 @@ bool sn_gen_has_key_rows(sn_gen *g, const sn_stmt_rec *s) {
     sn_dtype t = sn_val_get(g->m, sn_stmt_get(g->m, s->last)->in[0])->dtype;
     bool early, arg = s->combs[0] == SN_COMB_ARGMAX || s->combs[0] == SN_COMB_ARGMIN;
     return arg && t != SN_BOOL && (is_byte(t) || g->lanes > 1) && has_positions(g, s, s, &early) && !early;
-}
-
-/* Does x go before s, which is of an earlier row? */
-static lv goes_before(sn_em *em, sn_comb comb, sn_dtype t, lv x, lv s) {
-    bool max = comb == SN_COMB_MAX;
-    if (!sn_is_float(t)) return sn_math_op(em, max ? SN_LOP_GT : SN_LOP_LT, t, (lv[]){x, s}, 2);
-    sn_dtype wide = t == SN_F64 ? SN_F64 : SN_F32;
-    x = sn_math_cast(em, wide, t, x), s = sn_math_cast(em, wide, t, s);
-    return em_and(em, em_fcmp(em, max ? LLVMRealUGT : LLVMRealULT, x, s), em_fcmp(em, LLVMRealORD, s, s));
 }
 
 /* The first of the largest values of columns, row by row, and their places. */

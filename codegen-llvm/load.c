@@ -186,7 +186,7 @@ static lv load_edges(sn_gen *g, const sn_gen_access *a, sn_val mask_id, lv mask)
     if (!sn_ix_is_multiple(g->m, first, piece) || sn_ix_range(g->m, first).lo <= -piece) return NULL;
     for (uint32_t i = 0; i < g->lanes; i += a->piece) {
         sn_ix e = sn_gen_at_piece(g, a, i, a->piece);
-        bool inside = sn_ix_range(g->m, e).hi <= size - piece;
+        bool inside = g->fits || sn_ix_range(g->m, e).hi <= size - piece;
         lv at = sn_gen_ix(g, e), fits = inside ? any : em_icmp(em, LLVMIntULE, at, sn_em_i(em, at, size - piece));
         lv x = load_at(g, a, e, a->piece, em_and(em, any, fits));
         if (!inside) {
@@ -306,6 +306,23 @@ static bool is_anywhere(sn_gen *g, const sn_gen_access *a, sn_val mask) {
     return !mask.i || sn_em_lanes(sn_gen_val(g, mask)) == 1 || sn_gen_lane_tests(g, mask) < SN_GEN_NO_INTERVAL;
 }
 
+/* Of columns of bytes or halves whose rows no words begin (passes/schedule/rows/outer_odd.c). */
+static bool is_odd_column(sn_gen *g, const sn_gen_access *a, sn_val mask) {
+    enum { LEAST = 64, VECTOR = 8, WIDEST = 2 };
+    uint32_t bytes = sn_dtype_bytes(a->b->dtype);
+    int64_t size;
+    bool outer = g->gpu && g->k->sched.cls == SN_SCHED_OUTER && !sn_buf_is_local(a->b) && !sn_gen_is_posted(g, a);
+    if (!outer || bytes > WIDEST || g->lanes * bytes != VECTOR || a->step != 1 || a->piece != 1) return false;
+    if (!g->steady[a->id.i] || !sn_ix_is_const(g->m, a->b->size, &size) || size * bytes < LEAST) return false;
+    return !mask.i || sn_em_lanes(sn_gen_val(g, mask)) == 1;
+}
+
+bool sn_gen_loads_odd_columns(sn_gen *g, const sn_stmt_rec *s) {
+    if (!g->gpu || g->k->sched.cls != SN_SCHED_OUTER || s->op != SN_LOP_LOAD) return false;
+    sn_gen_access a = sn_gen_access_of(g, s);
+    return is_odd_column(g, &a, (sn_val){0});
+}
+
 static lv load_anywhere(sn_gen *g, const sn_gen_access *a, sn_val mask_id, lv mask, bool near) {
     lv wanted = mask && sn_em_lanes(mask) > 1 ? any_lane(g, mask_id, mask) : mask;
     return sn_gen_load_anywhere(g, a->id, sn_gen_at_lane(g, a->e, 0), g->lanes, wanted, near);
@@ -315,6 +332,8 @@ static lv load_storage(sn_gen *g, const sn_gen_access *a, sn_val mask_id, lv mas
     if (sn_gen_is_posted(g, a)) return load_posted(g, a, mask);
     if (is_anywhere(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, true);
     if (is_beside(g, a, mask_id)) return load_anywhere(g, a, mask_id, mask, sn_gen_is_near(g, a->id, a->e, mask_id));
+    if (is_odd_column(g, a, mask_id))
+        return load_anywhere(g, a, mask_id, mask, g->near || sn_gen_is_near(g, a->id, a->e, mask_id));
     lv groups = load_groups(g, a, mask);
     if (groups) return groups;
     if (mask && always_inside(g, a)) mask = NULL;

@@ -132,6 +132,19 @@ static lv widened_from(sn_em *em, lv x, int64_t rest, bool *is_signed) {
     return is_bytes(bytes) ? bytes : NULL;
 }
 
+lv sn_gen_widened_halves(sn_em *em, lv x, double rest) {
+    x = look_through(x);
+    if (LLVMIsASelectInst(x) && LLVMGetOperand(x, 2) == sn_em_f(em, x, rest)) {
+        lv halves = sn_gen_widened_halves(em, LLVMGetOperand(x, 1), rest);
+        return halves ? sn_em_choose(em, condition_of(em, x), halves, sn_em_f(em, halves, rest)) : NULL;
+    }
+    if (!LLVMIsAFPExtInst(x)) return NULL;
+    lv halves = look_through(LLVMGetOperand(x, 0));
+    LLVMTypeKind kind = LLVMGetTypeKind(sn_em_elem(halves));
+    bool half = kind == LLVMHalfTypeKind || kind == LLVMBFloatTypeKind;
+    return half && sn_em_lanes(halves) % 2 == 0 ? halves : NULL;
+}
+
 static lv extended(sn_em *em, lv x, LLVMTypeRef to, bool is_signed) {
     return is_signed ? LLVMBuildSExt(em->b, x, to, "") : LLVMBuildZExt(em->b, x, to, "");
 }

@@ -24,6 +24,52 @@ static sn_gen_states states_of(sn_gen *g, const sn_stmt_rec *s) {
     return st;
 }
 
+/* ---- parts ---- */
+
+typedef struct use {
+    const sn_gen *g;
+    const sn_stmt_rec *part;
+    bool found;
+} use;
+
+static void find_use(void *user, sn_ix atom) {
+    use *u = user;
+    const sn_ix_rec *r = sn_ix_get(u->g->m, atom);
+    u->found |= r->kind == SN_IX_VAL && r->id - u->part->result.i < u->part->n_results;
+}
+
+/* Does a statement of the region besides its yield take a result of `part`, as an operand or in an index? */
+static bool feeds_more(const sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *part) {
+    use u = {g, part, false};
+    for (sn_stmt t = s->first; t.i && t.i != s->last.i; t = sn_stmt_get(g->m, t)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (r->ix.i) sn_ix_walk(g->m, r->ix, find_use, &u);
+        if (r->bound.i) sn_ix_walk(g->m, r->bound, find_use, &u);
+        if (u.found) return true;
+        for (uint32_t i = 0; i < r->n_in; i++)
+            if (r->in[i].i - part->result.i < part->n_results) return true;
+    }
+    return false;
+}
+
+/* The reduction of the same combiners that the region yields as it is, and has no other use for, if nothing else in it has a
+ * region; 0: none. */
+static sn_stmt_rec *part_of(const sn_gen *g, const sn_stmt_rec *s) {
+    sn_stmt_rec *part = NULL;
+    const sn_stmt_rec *yield = sn_stmt_get(g->m, s->last);
+    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
+        sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (!sn_lop_has_region(r->op)) continue;
+        if (part || r->op != SN_LOP_REDUCE || r->n_combs != s->n_combs) return NULL;
+        part = r;
+    }
+    for (uint32_t c = 0; c < s->n_combs && part; c++)
+        if (part->combs[c] != s->combs[c] || s->combs[c] == SN_COMB_SUMEXP) return NULL;
+    for (uint32_t k = 0; k < s->n_results && part; k++)
+        if (yield->in[k].i != part->result.i + k) return NULL;
+    return part && !feeds_more(g, s, part) ? part : NULL;
+}
+
 /* ---- within a thread ---- */
 
 /* The region once; out: what it yields. */
@@ -84,17 +130,28 @@ static void end_growing(sn_gen *g, const sn_stmt_rec *s, sn_ix position, lv *sta
     state[1] = em_select(em, em_icmp(em, LLVMIntEQ, in[1], sn_em_i(em, in[1], INT32_MAX)), in[0], in[1]);
 }
 
+/* Do all threads of each warp come to one result together, of which each has what s comes to? */
+static bool shares_row(const sn_gen *g, const sn_stmt_rec *s) {
+    enum { WARP = 32 };
+    const sn_stmt_rec *threads = s->parent.i ? sn_stmt_get(g->m, s->parent) : NULL;
+    if (!g->gpu || !threads || threads->op != SN_LOP_REDUCE || threads->kind != SN_AXIS_BLOCK_X) return false;
+    return g->threads_x % WARP == 0 && part_of(g, threads) == s;
+}
+
 typedef struct step {
     sn_stmt_rec *s;
     const sn_gen_states *st;
     lv *state;
     bool growing, tests, sums;
+    const sn_stmt_rec *part; /* a reduction whose results the iteration hands on as they are */
 } step;
 
 static void iteration(sn_gen *g, void *user) {
     step *it = user;
     lv x[SN_GEN_STATES];
+    g->better = it->part, g->best = it->state;
     run_region(g, it->s, x);
+    g->better = NULL;
     if (g->status != SN_OK) return;
     if (it->growing) combine_later(g, it->st, it->state, x);
     else if (it->sums) it->state[0] = sn_gen_summed_next(g, it->state[0], x[0]);
@@ -135,7 +192,8 @@ static void one_run(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv first
     if (sums) state[0] = sn_gen_summed_none(g);
     sn_gen_loop_begin(g, &l, s->axis, first, n, may_be_empty);
     sn_gen_loop_carry(g, &l, phis, state, st->n);
-    sn_gen_iteration(g, s, iteration, &(step){s, st, state, position.i != 0, tests, sums}, state, st->n);
+    step it = {s, st, state, position.i != 0, tests, sums, shares_row(g, s) ? part_of(g, s) : NULL};
+    sn_gen_iteration(g, s, iteration, &it, state, st->n);
     if (g->status != SN_OK) return;
     sn_gen_loop_end(g, &l, phis, state, st->n);
     if (position.i) end_growing(g, s, position, state);
@@ -297,50 +355,6 @@ static void across_warp(sn_gen *g, sn_stmt_rec *s, const sn_gen_states *st, lv *
     run_region(g, s, state);
     sn_gen_unfix(g);
     if (g->status == SN_OK) sn_gen_warp_reduce(g, st, state, (uint32_t)n);
-}
-
-typedef struct use {
-    const sn_gen *g;
-    const sn_stmt_rec *part;
-    bool found;
-} use;
-
-static void find_use(void *user, sn_ix atom) {
-    use *u = user;
-    const sn_ix_rec *r = sn_ix_get(u->g->m, atom);
-    u->found |= r->kind == SN_IX_VAL && r->id - u->part->result.i < u->part->n_results;
-}
-
-/* Does a statement of the region besides its yield take a result of `part`, as an operand or in an index? */
-static bool feeds_more(const sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *part) {
-    use u = {g, part, false};
-    for (sn_stmt t = s->first; t.i && t.i != s->last.i; t = sn_stmt_get(g->m, t)->next) {
-        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
-        if (r->ix.i) sn_ix_walk(g->m, r->ix, find_use, &u);
-        if (r->bound.i) sn_ix_walk(g->m, r->bound, find_use, &u);
-        if (u.found) return true;
-        for (uint32_t i = 0; i < r->n_in; i++)
-            if (r->in[i].i - part->result.i < part->n_results) return true;
-    }
-    return false;
-}
-
-/* The reduction of the same combiners that the region yields as it is, and has no other use for, if nothing else in it has a
- * region; 0: none. */
-static sn_stmt_rec *part_of(const sn_gen *g, const sn_stmt_rec *s) {
-    sn_stmt_rec *part = NULL;
-    const sn_stmt_rec *yield = sn_stmt_get(g->m, s->last);
-    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
-        sn_stmt_rec *r = sn_stmt_get(g->m, t);
-        if (!sn_lop_has_region(r->op)) continue;
-        if (part || r->op != SN_LOP_REDUCE || r->n_combs != s->n_combs) return NULL;
-        part = r;
-    }
-    for (uint32_t c = 0; c < s->n_combs && part; c++)
-        if (part->combs[c] != s->combs[c] || s->combs[c] == SN_COMB_SUMEXP) return NULL;
-    for (uint32_t k = 0; k < s->n_results && part; k++)
-        if (yield->in[k].i != part->result.i + k) return NULL;
-    return part && !feeds_more(g, s, part) ? part : NULL;
 }
 
 /* Lanes that are combined behind s: those of the innermost part. 0: none. */

@@ -83,17 +83,23 @@ static lv at_byte(sn_gen *g, const pieces *ps, lv offset) {
     return LLVMBuildGEP2(g->em.b, g->em.cg->i8, ps->p->base, &offset, 1, "");
 }
 
-static void load_piece(sn_gen *g, pieces *ps, uint32_t k, lv number) {
+static lv load_words_at(sn_gen *g, const pieces *ps, lv at, uint32_t n, uint32_t align) {
     sn_em *em = &g->em;
-    uint32_t each = ps->piece / WORD;
-    lv at = at_byte(g, ps, em_shl(em, number, sn_em_i(em, number, __builtin_ctz(ps->piece))));
-    lv x = LLVMBuildLoad2(em->b, sn_em_shape(em->cg->i32, each), at, "");
-    LLVMSetAlignment(x, ps->piece);
+    lv x = LLVMBuildLoad2(em->b, sn_em_shape(em->cg->i32, n), at, "");
+    LLVMSetAlignment(x, align);
     if (g->gpu && ps->p->steady && !g->waits_late) {
         LLVMMetadataRef node = LLVMMDNodeInContext2(em->cg->cx, NULL, 0);
         LLVMSetMetadata(x, LLVMGetMDKindIDInContext(em->cg->cx, "invariant.load", 14),
                         LLVMMetadataAsValue(em->cg->cx, node));
     }
+    return x;
+}
+
+static void load_piece(sn_gen *g, pieces *ps, uint32_t k, lv number) {
+    sn_em *em = &g->em;
+    uint32_t each = ps->piece / WORD;
+    lv at = at_byte(g, ps, em_shl(em, number, sn_em_i(em, number, __builtin_ctz(ps->piece))));
+    lv x = load_words_at(g, ps, at, each, ps->piece);
     for (uint32_t i = 0; i < each; i++) ps->word[k * each + i] = sn_em_lane(em, x, i);
 }
 
@@ -232,6 +238,17 @@ static uint32_t piece_of(const sn_gen_place *p, uint32_t bytes) {
     return bytes < PIECE ? bytes : PIECE;
 }
 
+/* Words from the one on that lane 0 stands in, one more than the vector has, all by one address. */
+static void load_row_of_words(sn_gen *g, pieces *ps) {
+    sn_em *em = &g->em;
+    lv start = at_byte(g, ps, em_and(em, ps->at, sn_em_i(em, ps->at, -WORD)));
+    for (uint32_t k = 0; k < ps->words; k++) {
+        lv offset = sn_em_ci(em->cg->i64, k * WORD), at = LLVMBuildGEP2(em->b, em->cg->i8, start, &offset, 1, "");
+        ps->word[k] = load_words_at(g, ps, at, 1, WORD);
+    }
+    move_words(g, ps);
+}
+
 static lv load_place(sn_gen *g, const sn_gen_place *p, uint32_t lanes) {
     sn_em *em = &g->em;
     uint32_t bytes = lanes * sn_dtype_bytes(p->dtype);
@@ -239,7 +256,12 @@ static lv load_place(sn_gen *g, const sn_gen_place *p, uint32_t lanes) {
     ps.n = bytes / ps.piece + (p->granule < ps.piece);
     ps.words = ps.n * ps.piece / WORD;
     if (p->mask) ps.at = em_select(em, p->mask, ps.at, p->head ? p->head : sn_em_i(em, ps.at, 0));
-    load_words(g, &ps);
+    if (p->words) {
+        ps.piece = WORD, ps.words = ps.n = ps.wanted + 1;
+        load_row_of_words(g, &ps);
+    } else {
+        load_words(g, &ps);
+    }
     lv all = LLVMGetPoison(sn_em_shape(em->cg->i32, ps.wanted));
     for (uint32_t i = 0; i < ps.wanted; i++) all = ps.wanted > 1 ? sn_em_with_lane(em, all, i, ps.word[i]) : ps.word[i];
     return em_bitcast(em, all, sn_em_shape(sn_math_storage(em->cg, p->dtype), lanes));
@@ -335,6 +357,7 @@ lv sn_gen_load_anywhere(sn_gen *g, sn_buf buf, sn_ix first, uint32_t lanes, lv w
                       .least = storage_bytes(g, b),
                       .granule = granule_of(g, first, bytes),
                       .near = near,
+                      .words = near && g->near,
                       .early = !near,
                       .steady = g->steady[buf.i],
                       .dtype = b->dtype};

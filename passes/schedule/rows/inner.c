@@ -11,8 +11,9 @@
  *
  * Rows of N elements that V does not divide start a = N*row mod V elements after a multiple of V. There the vectors
  * start at that multiple, element = ... - a, so that accesses to N*row + element are aligned, and each lane tests
- * whether it is inside the row: in the first vector of a row and in the last one, some are not. The CPU loads vectors
- * from anywhere: there they start with the row, and the last one is tested.
+ * whether it is inside the row: in the first vector of a row and in the last one, some are not. So it is with parts of such
+ * rows that are read once, however long they are: each starts as its row does. The CPU loads vectors from anywhere: there they start with the row, and
+ * the last one is tested.
  */
 #include "passes/schedule/base/schedules.h"
 #include "passes/schedule/rows/rows.h"
@@ -89,7 +90,9 @@ static sn_stmt open_rows(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh
 
 void sn_schedule_inner_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
-    bool odd = sh->max_count % sc->vector && !sn_schedule_row_is_open(cx, sh);
+    bool alone = cx->target->is_gpu && !sc->teams && !sc->shared && sn_sched_cluster(sc) == 1;
+    bool odd = (sh->max_count % sc->vector && !sn_schedule_row_is_open(cx, sh)) ||
+               (alone && sn_schedule_rows_late(m, sh, sc->vector));
     sn_ix lead = odd ? sn_schedule_row_lead(m, sh, sc->vector) : (sn_ix){0}, row;
     sn_row_parts parts = sn_schedule_row_parts(cx, sh, sc);
     for (uint32_t i = 0; i < sh->n_nests; i++) {

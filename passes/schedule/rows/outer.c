@@ -9,6 +9,7 @@
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/teams.h"
 #include "passes/schedule/rows/outer_keep.h"
+#include "passes/schedule/rows/outer_odd.h"
 #include "passes/schedule/base/schedules.h"
 #include "passes/schedule/rows/rows.h"
 
@@ -20,10 +21,13 @@ typedef struct columns {
     uint32_t states; /* values that the reductions carry, f64 and i64 counted twice */
     bool keyed;      /* positions of bytes: rows that are written out have one each (codegen-llvm/keyed.c) */
     bool summed;     /* sums and products of bytes: those of several rows are 32 bits (codegen-llvm/packed.c) */
+    bool odd;        /* bytes or halves whose vectors begin anywhere (outer_odd.c) */
+    bool weighed;    /* sums of exponentials, of which several are one state at a time */
     bool exps;       /* sums of exponentials of f64: one for each element and each group that is loaded together */
 } columns;
 
-static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) {
+static columns look_at_columns(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    const sn_module *m = cx->m;
     columns co = {0};
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_stmt_rec *r = sn_stmt_get(m, sh->nests[i].top);
@@ -33,9 +37,13 @@ static columns look_at_columns(const sn_module *m, const sn_schedule_shape *sh) 
         bool one = sh->n_nests == 1 && r->op == SN_LOP_REDUCE && r->n_combs == 1 && co.bytes == 1;
         co.keyed = one && sn_combs[r->combs[0]].second == SN_SECOND_POSITION;
         co.summed = one && (r->combs[0] == SN_COMB_SUM || r->combs[0] == SN_COMB_PROD);
-        for (uint32_t c = 0; r->op == SN_LOP_REDUCE && c < r->n_combs; c++)
-            co.exps |= sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT && sn_val_get(m, r->result)->dtype == SN_F64;
+        for (uint32_t c = 0; r->op == SN_LOP_REDUCE && c < r->n_combs; c++) {
+            bool weighed = sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT;
+            co.weighed |= weighed;
+            co.exps |= weighed && sn_val_get(m, r->result)->dtype == SN_F64;
+        }
     }
+    co.odd = sn_schedule_odd_columns(cx, sh, co.bytes);
     return co;
 }
 
@@ -128,12 +136,22 @@ static void even_turns(const sn_target *t, const sn_schedule_shape *sh, const co
     if (turns_of(t, sh, co, &half) * SN_COLUMN_EVEN <= turns_of(t, sh, co, sc) * 100) *sc = half;
 }
 
+/* Do threads that share columns of bytes put their states together in little time beside what each does with its rows? States of 64 bits
+ * of each lane are more than a few rows of bytes. */
+static bool exchanges_little(const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
+    if (co->bytes != 1 || co->states < 2) return true;
+    int64_t words = (int64_t)co->states * sc->vector, exchange = 0, rows = sn_ceil_div(count_of(sh, sc), sc->block_y);
+    for (uint32_t y = sc->block_y; y > 1; y /= 2) exchange += words * SN_COLUMN_EXCHANGE;
+    return exchange * SN_COLUMN_LITTLE <= rows * sc->vector * SN_COLUMN_BYTE;
+}
+
 /* Threads that share the rows of a column: few where vectors are wide, more where blocks are too few for what should
  * be in flight. Narrow loads have to be many a thread instead. */
 static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     sc->block_y = 1;
     if (!t->is_gpu || is_alone(t, sh, co, sc)) return;
-    bool whole = sc->vector * co->bytes >= t->vector_bytes && co->states == 1;
+    uint32_t loaded = co->odd ? 2 * sc->vector * co->bytes : sc->vector * co->bytes;
+    bool whole = loaded >= t->vector_bytes && co->states == 1;
     int64_t flight = !whole ? SN_COLUMN_FLIGHT : co->bytes == 1 ? SN_COLUMN_BYTES_FLIGHT : SN_COLUMN_WHOLE_FLIGHT;
     uint32_t most = blocks_of(sh, sc) < t->units ? SN_SPREAD_ROWS * SN_COLUMN_THREADS / sc->block_x
                     : whole                      ? SN_WIDE_ROWS
@@ -147,6 +165,7 @@ static void choose_rows(const sn_target *t, const sn_schedule_shape *sh, const c
         double enough = (double)flight / 100.0 * t->flight_bytes;
         bool few = sh->n_nests == 1 || blocks_of(sh, sc) < SN_SPLIT_COLUMN_BLOCKS * t->units;
         bool starving = few && now < enough && then > now;
+        if (!starving && !exchanges_little(sh, co, &twice)) return;
         if (sc->block_y < most ? narrow && then <= now : !starving || 2 * sc->block_x * sc->block_y >= full) return;
         sc->block_y *= 2;
     }
@@ -168,17 +187,40 @@ static void begin_together(const sn_target *t, const sn_schedule_shape *sh, sn_s
     if (each * threads <= SN_COLUMN_BEGIN) sc->min_blocks = (uint32_t)each;
 }
 
+/* Registers that loads and states of a thread take, and states once more where places are compared. */
+static int64_t registers_of(const columns *co, const sn_sched *sc) {
+    int64_t words = sn_ceil_div((int64_t)sc->vector * co->bytes, SN_WORD) + co->odd;
+    return SN_OTHER_REGS + (co->odd ? SN_ODD_REGS : 0) + sc->unroll * words +
+           (int64_t)co->states * sc->vector * (co->keyed ? 2 : 1);
+}
+
 /* Bytes whose states are wider: tests of the last rows, lane by lane, would take the registers of so many blocks as keep
- * memory busy. They are those of loads and states, and once more of these where places are compared. */
+ * memory busy. */
 static void bound_registers(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     int64_t threads = (int64_t)sc->block_x * sc->block_y, loads = (int64_t)sc->unroll * sc->vector * co->bytes;
     if (!t->is_gpu || co->states < 2 || !(co->keyed || co->summed)) return;
-    int64_t regs = SN_OTHER_REGS + loads / SN_WORD + (int64_t)co->states * sc->vector * (co->keyed ? 2 : 1),
-            blocks = sn_ceil_div((int64_t)t->flight_bytes * SN_COLUMN_BYTES_FLIGHT / 100, threads * loads),
-            most = SN_FILE_REGS / (regs * threads), there = sn_ceil_div(blocks_of(sh, sc), t->units);
+    int64_t blocks = sn_ceil_div((int64_t)t->flight_bytes * SN_COLUMN_BYTES_FLIGHT / 100, threads * loads),
+            most = SN_FILE_REGS / (registers_of(co, sc) * threads), there = sn_ceil_div(blocks_of(sh, sc), t->units);
     if (blocks > most) blocks = most;
     if (blocks > there) blocks = there;
     if (blocks > 1) sc->min_blocks = (uint32_t)blocks;
+}
+
+/* Others have as many blocks as there are registers for: where nobody says how many there will be, the assembler has some of the loads wait for
+ * the first ones (of halves, 4 of 8). */
+static void keep_loads_together(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
+    int64_t threads = (int64_t)sc->block_x * sc->block_y, there = sn_ceil_div(blocks_of(sh, sc), t->units);
+    if (sc->min_blocks || !co->bytes || co->weighed || sc->unroll < 2) return;
+    int64_t blocks = SN_FILE_REGS / (registers_of(co, sc) * threads);
+    if (blocks > there) blocks = there;
+    if (blocks > t->unit_blocks) blocks = t->unit_blocks;
+    if (blocks > 1) sc->min_blocks = (uint32_t)blocks;
+}
+
+/* Vectors that begin anywhere. */
+static bool is_odd(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    columns co = look_at_columns(cx, sh);
+    return co.odd && sc->vector == sn_schedule_odd_lanes(co.bytes);
 }
 
 static void choose_outer(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
@@ -193,6 +235,7 @@ static void choose_outer(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh
         if (t->is_gpu && co->states > SN_FULL_STATES && !co->keyed)
             sc->vector = sn_least(sc->vector, SN_STATE_LANES); /* every lane accumulates every state */
         if (t->is_gpu && co->bytes == 1 && co->states > 1) sc->vector = sn_least(sc->vector, SN_WIDENED_LANES);
+        if (co->odd) sc->vector = sn_schedule_odd_lanes(co->bytes);
     }
     if (!sc->block_x)
         sc->block_x =
@@ -206,17 +249,20 @@ static void choose_outer(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh
     if (!sc->block_y) choose_rows(t, sh, co, sc);
     if (even) even_turns(t, sh, co, sc);
     if (!sc->unroll) sc->unroll = steps_together(t, sh, co, sc);
+    while (is_odd(cx, sh, sc) && sc->unroll > 1 && sc->unroll * sc->block_y >= sh->max_count)
+        sc->unroll /= 2; /* a loop has interior iterations */
     if (open && !sc->min_blocks) bound_registers(t, sh, co, sc);
     if (even && t->is_gpu && sh->n_nests == 1) begin_together(t, sh, sc);
+    if (even && t->is_gpu && sh->n_nests == 1) keep_loads_together(t, sh, co, sc);
 }
 
 static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
-    columns co = look_at_columns(cx->m, sh);
+    columns co = look_at_columns(cx, sh);
     sc->cls = SN_SCHED_OUTER;
     choose_outer(cx, k, sh, &co, sc);
     SN_TRY(sn_schedule_check_teams(cx, k, sc));
     sn_columns overlap;
-    bool may = sc->sectors && !sc->teams && sn_columns_overlap(&overlap, cx, k, sh);
+    bool may = sc->sectors && !sc->teams && !is_odd(cx, sh, sc) && sn_columns_overlap(&overlap, cx, k, sh);
     sc->sectors = may && overlap.along % sc->vector == 0 &&
                   sn_columns_own(&overlap, (int64_t)sc->vector * sc->block_x) < (int64_t)sc->vector * sc->block_x;
     bool open = sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc);
@@ -224,7 +270,8 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's vector=%u does not divide its rows, whose columns no cluster shares",
                        sn_kern_get(cx->m, k)->name, sc->vector);
-    if (sh->rows % sc->vector == 0 || open) return SN_OK;
+    bool odd = is_odd(cx, sh, sc) && sn_sched_cluster(sc) == 1 && !sc->teams;
+    if (sh->rows % sc->vector == 0 || open || odd) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                    "kernel %s: the schedule's vector=%u does not divide its %lld columns", sn_kern_get(cx->m, k)->name,
                    sc->vector, (long long)sh->rows);
@@ -321,6 +368,25 @@ static sn_stmt open_tiles(sn_pass_ctx *cx, sn_kern k, int64_t tiles, const sn_sc
     return into;
 }
 
+/* Columns of rows that no words begin: those beyond the last vector are copies of it, whose stores are masked like those of lanes that another vector
+ * has. */
+static void bind_odd(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, const sn_schedule_shape *sh,
+                     const sn_sched *sc) {
+    sn_module *m = cx->m;
+    int64_t vectors = sn_schedule_odd_vectors(cx, sh, sc->vector);
+    sn_ix number;
+    sn_stmt into = open_tiles(cx, k, sn_ceil_div(vectors, sc->block_x), sc, &number);
+    number = sn_ix_scale(m, number, sc->block_x);
+    number = sn_ix_add(m, number, put_loop(m, k, &into, "x", sc->block_x, SN_AXIS_BLOCK_X));
+    sn_val there = {0};
+    if (vectors % sc->block_x) there = sn_put_in(m, sn_at_end(k, into), number, sn_ix_const(m, vectors));
+    number = sn_ix_min(m, number, sn_ix_const(m, vectors - 1));
+    sn_ix lane = put_loop(m, k, &into, "v", sc->vector, SN_AXIS_VECTOR);
+    sn_val mask = sn_schedule_odd_body(cx, k, into, body, sh, sc->vector, number, lane);
+    if (there.i) mask = sn_put_op2(m, sn_at_after(m, sn_val_get(m, mask)->def), SN_LOP_AND, mask, there);
+    sn_mask_accesses(cx, k, into, mask, false);
+}
+
 /* The loops over tiles and threads; returns the first column of the thread. *mask: it is one of those; none: it always is. */
 static sn_ix open_columns(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, sn_stmt *into, const sn_sched *sc,
                           sn_val *mask) {
@@ -349,6 +415,10 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
     sn_schedule_take_body(&body, cx, k, sh);
     if (sc->block_y == 1 && sn_schedule_has_open_rows(cx, sh, sc)) {
         bind_open_rows(cx, k, &body, sh, sc);
+        return;
+    }
+    if (is_odd(cx, sh, sc)) {
+        bind_odd(cx, k, &body, sh, sc);
         return;
     }
     sn_stmt into = {0};

@@ -47,6 +47,8 @@ uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedul
 /* Rows that do not start at multiples of `vector`: by how many elements they start after one, an ix over the outer axes
  * that all nests agree on. None: they do not agree, or it does not pay. */
 sn_ix sn_schedule_row_lead(sn_module *m, const sn_schedule_shape *sh, uint32_t vector);
+/* Do rows that are whole vectors long start elsewhere, each at a place of its own? */
+bool sn_schedule_rows_late(sn_module *m, const sn_schedule_shape *sh, uint32_t vector);
 /* May vectors start with the rows of all nests and end behind them, with a test (the CPU)? */
 bool sn_schedule_row_is_open(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
 /* Replace a nest by  block.x { [seq] { unroll { vector { body } } } }; returns the new one. */
