@@ -371,9 +371,8 @@ static sn_stmt open_tiles(sn_pass_ctx *cx, sn_kern k, int64_t tiles, const sn_sc
 /* Columns of rows that no words begin: those beyond the last vector are copies of it, whose stores are masked like those of lanes that another vector
  * has. */
 static void bind_odd(sn_pass_ctx *cx, sn_kern k, const sn_stmt_vec *body, const sn_schedule_shape *sh,
-                     const sn_sched *sc) {
+                     const sn_sched *sc, int64_t vectors) {
     sn_module *m = cx->m;
-    int64_t vectors = sn_schedule_odd_vectors(cx, sh, sc->vector);
     sn_ix number;
     sn_stmt into = open_tiles(cx, k, sn_ceil_div(vectors, sc->block_x), sc, &number);
     number = sn_ix_scale(m, number, sc->block_x);
@@ -404,6 +403,8 @@ static sn_ix open_columns(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *s
 void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     int64_t v = sc->vector;
+    bool odd = is_odd(cx, sh, sc); /* what the nests are before they are bound */
+    int64_t vectors = odd ? sn_schedule_odd_vectors(cx, sh, sc->vector) : 0;
     sn_columns tiles;
     if (sc->sectors) sn_columns_overlap(&tiles, cx, k, sh);
     sn_row_parts parts = sn_schedule_column_parts(cx, sh, sc);
@@ -417,8 +418,8 @@ void sn_schedule_outer_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, s
         bind_open_rows(cx, k, &body, sh, sc);
         return;
     }
-    if (is_odd(cx, sh, sc)) {
-        bind_odd(cx, k, &body, sh, sc);
+    if (odd) {
+        bind_odd(cx, k, &body, sh, sc, vectors);
         return;
     }
     sn_stmt into = {0};
