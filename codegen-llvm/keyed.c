@@ -209,6 +209,7 @@ static bool find_halves(sn_gen *g, sn_comb comb, const lv *x, int64_t n, lv *out
 
 /* A number that is the larger the better x is, as long as x is none. */
 static lv rank(sn_em *em, sn_comb comb, lv x) {
+    x = LLVMBuildFAdd(em->b, x, LLVMConstNull(LLVMTypeOf(x)), ""); /* zeros are equal */
     lv bits = sn_em_ibits(em, x), sign = LLVMBuildAShr(em->b, bits, sn_em_i(em, bits, 31), "");
     lv up = em_xor(em, bits, em_and(em, sign, sn_em_i(em, bits, INT32_MAX)));
     return comb == SN_COMB_MAX ? up : LLVMBuildNot(em->b, up, "");

@@ -151,7 +151,7 @@ static lv load_scattered(sn_gen *g, const sn_gen_access *a, lv mask) {
     lv base, at = places_of(g, a, &base), all = LLVMGetPoison(sn_em_shape(a->elem, g->lanes));
     if (em->cg->target->avx512 && sn_dtype_bytes(a->b->dtype) >= 4) return gather(g, a, base, at, mask);
     for (uint32_t i = 0; i < g->lanes; i++) {
-        lv p = sn_gen_element(g, a->elem, base, sn_em_lane(em, at, i));
+        lv own = sn_em_lane(em, at, i), p = LLVMBuildGEP2(em->b, a->elem, base, &own, 1, "");
         if (mask) p = em_select(em, sn_em_lane(em, mask, i), p, g->memory[a->id.i]);
         lv x = LLVMBuildLoad2(em->b, a->elem, p, "");
         LLVMSetAlignment(x, sn_gen_alignment(a, 1, false));

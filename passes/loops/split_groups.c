@@ -54,13 +54,14 @@ static void wrap_region(sn_module *m, sn_stmt s, sn_axis ax) {
     }
 }
 
-/* Steps of the sums in s, one inside the other; 0: they are no numbers. */
+/* Steps of the sums in s, one inside the other; 0: they are no numbers, or what is reduced are no sums. */
 static int64_t steps_of(const sn_module *m, sn_stmt s) {
     int64_t most = 0;
     for (sn_stmt t = sn_stmt_get(m, s)->first; t.i; t = sn_next(m, t)) {
         const sn_stmt_rec *r = sn_stmt_get(m, t);
         int64_t extent, inside = steps_of(m, t);
-        if (r->op == SN_LOP_REDUCE && !sn_ix_is_const(m, sn_stmt_extent(m, t), &extent)) return 0;
+        bool sums = r->op == SN_LOP_REDUCE && r->n_combs == 1 && r->combs[0] == SN_COMB_SUM;
+        if (r->op == SN_LOP_REDUCE && (!sums || !sn_ix_is_const(m, sn_stmt_extent(m, t), &extent))) return 0;
         if (r->op == SN_LOP_REDUCE) inside = sn_mul_clamped(extent, inside ? inside : 1);
         if (inside > most) most = inside;
     }

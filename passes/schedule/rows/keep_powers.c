@@ -16,7 +16,7 @@
  * Infinities: of a step of -inf alone the largest is taken to be the least number, so that its exponentials are 0, as they are of a row; where the
  * row has +inf, %f is nan or 0, and so is what comes of it.
  *
- * Legal where the first nest yields what it loads, and the last one loads it for its exponential alone. Relies on stage.c, which has put
+ * Legal where the first nest yields what it loads, and the last one loads it for its exponential alone, and that for a quotient alone. Relies on stage.c, which has put
  * both in shared memory. Rows that stay in part have the rest as it was.
  */
 #include "passes/schedule/rows/rows.h"
@@ -28,10 +28,10 @@ typedef struct powers {
     sn_kern k;
     const sn_schedule_shape *sh;
     const sn_sched *sched;
-    sn_stmt sums, results;            /* whose regions are a step: of both nests, in which one nest stands */
-    sn_stmt of_sums, of_results;      /* the innermost regions */
-    sn_stmt element, power, quotient; /* of the last nest; quotient: all that it is for, or none */
-    sn_stmt load;                     /* of the first one */
+    sn_stmt sums, results;       /* whose regions are a step: of both nests, in which one nest stands */
+    sn_stmt of_sums, of_results; /* the innermost regions */
+    sn_stmt element, quotient;   /* of the last nest; what the element is for in the end */
+    sn_stmt load;                /* of the first one */
 } powers;
 
 /* ---- is it one? ---- */
@@ -109,12 +109,10 @@ static bool find_results(powers *p) {
     sn_stmt power = only_use(m, p->of_results, r->result);
     if (!power.i || sn_stmt_get(m, power)->op != SN_LOP_EXP) return false;
     p->element = loads;
-    p->power = power;
-    sn_stmt use = only_use(m, p->of_results, sn_stmt_get(m, power)->result);
-    r = use.i ? sn_stmt_get(m, use) : NULL;
-    bool quotient = r && r->op == SN_LOP_DIV && r->in[0].i == sn_stmt_get(m, power)->result.i;
-    if (quotient && !sn_stmt_inside(m, def_of(m, r->in[1]), p->sh->nests[1].top)) p->quotient = use;
-    return true;
+    p->quotient = only_use(m, p->of_results, sn_stmt_get(m, power)->result);
+    r = p->quotient.i ? sn_stmt_get(m, p->quotient) : NULL;
+    return r && r->op == SN_LOP_DIV && r->in[0].i == sn_stmt_get(m, power)->result.i &&
+           !sn_stmt_inside(m, def_of(m, r->in[1]), p->sh->nests[1].top);
 }
 
 static bool find_powers(powers *p) {
@@ -191,10 +189,9 @@ static void make_results(const powers *p, sn_buf largest) {
     sn_val a = sn_put_load(m, at, largest, place(p, &p->sh->nests[1], p->results));
     sn_val m_row = sn_result(sn_stmt_get(m, p->sh->nests[0].top), 0);
     sn_val f = sn_put_op1(m, at, SN_LOP_EXP, sn_put_op2(m, at, SN_LOP_SUB, a, m_row));
-    sn_stmt last = p->quotient.i ? p->quotient : p->power;
-    if (p->quotient.i) f = sn_put_op2(m, at, SN_LOP_DIV, f, sn_stmt_get(m, last)->in[1]);
-    sn_val e = sn_put_op2(m, sn_at_before(m, last), SN_LOP_MUL, sn_stmt_get(m, p->element)->result, f);
-    sn_val_replace(m, p->k, sn_stmt_get(m, last)->result, e);
+    f = sn_put_op2(m, at, SN_LOP_DIV, f, sn_stmt_get(m, p->quotient)->in[1]);
+    sn_val e = sn_put_op2(m, sn_at_before(m, p->quotient), SN_LOP_MUL, sn_stmt_get(m, p->element)->result, f);
+    sn_val_replace(m, p->k, sn_stmt_get(m, p->quotient)->result, e);
 }
 
 void sn_schedule_keep_powers(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *sched) {

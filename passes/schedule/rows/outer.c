@@ -220,7 +220,7 @@ static void keep_loads_together(const sn_target *t, const sn_schedule_shape *sh,
 /* Vectors that begin anywhere. */
 static bool is_odd(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
     columns co = look_at_columns(cx, sh);
-    return co.odd && sc->vector == sn_schedule_odd_lanes(co.bytes);
+    return co.odd && sc->vector == sn_schedule_odd_lanes(co.bytes) && sn_sched_cluster(sc) == 1 && !sc->teams;
 }
 
 static void choose_outer(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
@@ -270,8 +270,7 @@ static sn_status complete(sn_sched *sc, sn_pass_ctx *cx, sn_kern k, const sn_sch
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's vector=%u does not divide its rows, whose columns no cluster shares",
                        sn_kern_get(cx->m, k)->name, sc->vector);
-    bool odd = is_odd(cx, sh, sc) && sn_sched_cluster(sc) == 1 && !sc->teams;
-    if (sh->rows % sc->vector == 0 || open || odd) return SN_OK;
+    if (sh->rows % sc->vector == 0 || open || is_odd(cx, sh, sc)) return SN_OK;
     return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                    "kernel %s: the schedule's vector=%u does not divide its %lld columns", sn_kern_get(cx->m, k)->name,
                    sc->vector, (long long)sh->rows);
