@@ -367,10 +367,11 @@ static bool has_edge_test(sn_gen *g, sn_val mask, const sn_stmt_rec *loop) {
 }
 
 /* Are all vectors of the iteration, of which some lanes may stand outside of the row, inside of their buffers? NULL: there are none, or nobody
- * knows. */
+ * knows, or what comes of them is stored at once: such loads wait for nothing but their stores. */
 static lv all_fit(sn_gen *g, const sn_stmt_rec *loop) {
     lv all = NULL;
     bool any = false;
+    if (loop->op != SN_LOP_REDUCE) return NULL;
     for (sn_stmt s = loop->first, end = behind(g, loop); g->gpu && s.i && s.i != end.i;
          s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);

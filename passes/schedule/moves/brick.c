@@ -387,7 +387,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
 /* Shared memory for a brick. */
 static int64_t room_for(const sn_schedule_brick *b, const sn_schedule_brick *sized) {
     if (b->widest < SN_TILE_WORD || b->least < SN_TILE_WORD) return SN_BRICK_NARROW;
-    if (b->n_staged > b->n_across) return SN_BRICK_SHARED;
+    if (b->n_staged > b->n_across) return SN_BRICK_NARROW; /* twice as much moves: five blocks do */
     return b->widest > SN_BANK && !has_whole_rows(sized) ? SN_BRICK_PART : SN_BRICK_SHARED;
 }
 
