@@ -68,6 +68,15 @@ static bool keeps_rows(const finder *f, const sn_node_rec *n) {
     return n->attrs[0].ints.at[n->type.rank - 1] == n->type.rank - 1;
 }
 
+/* What x is, apart from casts and views that leave all rows in order. */
+static sn_nd past_in_order(finder *f, sn_nd x) {
+    for (const sn_node_rec *n = node(f, x);; n = node(f, x)) {
+        if (!is_float_cast(f, n) && !(is_reshape(n) && keeps_rows(f, n))) return x;
+        add_member(f, x);
+        x = n->in[0];
+    }
+}
+
 /* What x is, apart from casts, and views of whole rows where `views`; what is passed becomes a member. */
 static sn_nd past(finder *f, sn_nd x, bool views) {
     for (const sn_node_rec *n = node(f, x);; n = node(f, x)) {
@@ -153,15 +162,22 @@ static sn_nd numerators(finder *f, sn_nd x) {
 
 /* ---- rows that count as 0 ---- */
 
+static bool is_alike(const finder *f, sn_nd x, sn_nd y) {
+    const sn_type *t = &node(f, x)->type, *u = &node(f, y)->type;
+    return t->rank == u->rank && !memcmp(t->shape, u->shape, t->rank * sizeof *t->shape);
+}
+
 /* x = where(some rows, 0, weights): the weights. Which rows these are is asked once the scores are known, but for those that are nan. */
 static sn_nd without_rows(finder *f, sn_nd x) {
     const sn_node_rec *n = node(f, x);
     if (n->op != SN_OP_WHERE) return x;
     bool zero_first = is_full_of(f, n->in[1], 0);
     if (zero_first == is_full_of(f, n->in[2], 0)) return x;
-    sn_nd p = past(f, n->in[zero_first ? 2 : 1], true), test = n->in[0];
+    sn_nd of = n->in[zero_first ? 2 : 1], test = n->in[0];
+    if (!is_alike(f, of, x)) return x;
+    sn_nd p = past_in_order(f, of);
     const sn_node_rec *t = node(f, test);
-    if (t->op == SN_OP_ISNAN && zero_first && sn_nd_eq(past(f, t->in[0], true), p)) {
+    if (t->op == SN_OP_ISNAN && zero_first && is_alike(f, test, x) && sn_nd_eq(past_in_order(f, t->in[0]), p)) {
         add_member(f, test);
         f->at->rows = SN_ATTENTION_ROWS_NAN;
     } else {
@@ -173,10 +189,15 @@ static sn_nd without_rows(finder *f, sn_nd x) {
     return p;
 }
 
-/* Does x say of each row whether all elements of the scores are -inf, or, not `all`, whether one is not? */
-static bool tells_empty(finder *f, sn_nd x, sn_nd scores, bool all) {
+/* Does x say of each row of `rows`, which are those of the scores, whether all elements of the scores are -inf, or, not `all`, whether one is not? */
+static bool tells_empty(finder *f, sn_nd x, sn_nd rows, sn_nd scores, bool all) {
     const sn_node_rec *n = node(f, x);
-    for (; n->op == SN_OP_EXPAND || n->op == SN_OP_NOT || is_reshape(n); n = node(f, x = n->in[0])) {
+    for (; (n->op == SN_OP_EXPAND && is_alike(f, x, rows)) || n->op == SN_OP_NOT; n = node(f, x = n->in[0])) {
+        add_member(f, x);
+        all ^= n->op == SN_OP_NOT;
+    }
+    if (!is_broadcast(f, x, rows)) return false;
+    for (; n->op == SN_OP_NOT || is_reshape(n); n = node(f, x = n->in[0])) {
         add_member(f, x);
         all ^= n->op == SN_OP_NOT;
     }
@@ -196,7 +217,7 @@ static bool tells_empty(finder *f, sn_nd x, sn_nd scores, bool all) {
 static bool rows_are_empty(finder *f, sn_nd scores) {
     if (!f->empty.i) return true;
     const sn_node_rec *n = node(f, f->empty);
-    return tells_empty(f, n->in[0], scores, is_full_of(f, n->in[1], 0));
+    return tells_empty(f, n->in[0], f->empty, scores, is_full_of(f, n->in[1], 0));
 }
 
 /* ---- sinks ---- */

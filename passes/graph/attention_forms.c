@@ -19,6 +19,7 @@
 
 #include "ir/graph/build.h"
 
+#include <math.h>
 #include <string.h>
 
 static const sn_node_rec *node(const sn_module *m, sn_nd x) { return sn_node_get(m, x); }
@@ -32,14 +33,29 @@ static sn_nd below(const sn_module *m, sn_nd x) {
     return x;
 }
 
-/* What x is below views that broadcast a number of each row. */
-static sn_nd below_views(const sn_module *m, sn_nd x) {
+/* What x is below casts and views that leave its elements in order. */
+static sn_nd below_shapes(const sn_module *m, sn_nd x) {
     for (const sn_node_rec *n = node(m, x = below(m, x));; n = node(m, x)) {
-        bool view =
-            n->op == SN_OP_EXPAND || n->op == SN_OP_RESHAPE || n->op == SN_OP_UNSQUEEZE || n->op == SN_OP_SQUEEZE;
-        if (!view) return x;
+        if (n->op != SN_OP_RESHAPE && n->op != SN_OP_UNSQUEEZE && n->op != SN_OP_SQUEEZE) return x;
         x = below(m, n->in[0]);
     }
+}
+
+/* What x is below casts and views, where it has one element for each row of `rows`, in their order; none: it has not. */
+static sn_nd number_of_rows(const sn_module *m, sn_nd x, const sn_type *rows) {
+    int64_t last;
+    x = below(m, x);
+    if (node(m, x)->op == SN_OP_EXPAND && sn_same_shape(&node(m, x)->type, rows)) x = below(m, node(m, x)->in[0]);
+    const sn_type *t = &node(m, x)->type;
+    if (!t->rank || t->rank != rows->rank || !sn_ix_is_const(m, t->shape[t->rank - 1], &last) || last != 1)
+        return (sn_nd){0};
+    bool each = !memcmp(t->shape, rows->shape, (t->rank - 1) * sizeof *t->shape);
+    return each ? below_shapes(m, x) : (sn_nd){0};
+}
+
+/* The same of an operand of n, which has one element for each row: none of what is broadcast. */
+static sn_nd operand_of_rows(const sn_module *m, const sn_node_rec *n, uint32_t k) {
+    return sn_same_shape(&node(m, n->in[k])->type, &n->type) ? below_shapes(m, n->in[k]) : (sn_nd){0};
 }
 
 static bool is_over_last(const sn_module *m, sn_nd x, sn_op op, uint32_t rank) {
@@ -105,24 +121,27 @@ static sn_nd softmax(sn_module *m, sn_nd x) {
 static sn_nd of_log_sum(const sn_module *m, sn_nd e) {
     const sn_node_rec *d = node(m, below(m, node(m, e)->in[0]));
     if (d->op != SN_OP_SUB) return (sn_nd){0};
-    sn_nd x = below(m, d->in[0]), l = below_views(m, d->in[1]), c = {0};
-    uint32_t rank = node(m, x)->type.rank;
+    sn_nd x = below(m, d->in[0]), c = {0};
+    const sn_type *rows = &node(m, x)->type;
+    sn_nd l = number_of_rows(m, d->in[1], rows);
+    if (!l.i) return l;
     const sn_node_rec *n = node(m, l);
     if (n->op == SN_OP_ADD) { /* x - (log(sum(e^(x - c))) + c) */
-        sn_nd a = below_views(m, n->in[0]), b = below_views(m, n->in[1]);
+        sn_nd a = operand_of_rows(m, n, 0), b = operand_of_rows(m, n, 1);
+        if (!a.i || !b.i) return (sn_nd){0};
         bool log_first = node(m, a)->op == SN_OP_LOG;
         l = log_first ? a : b, c = log_first ? b : a;
     }
-    if (node(m, l)->op != SN_OP_LOG || !rank) return (sn_nd){0};
-    sn_nd sum = below_views(m, node(m, l)->in[0]);
-    if (!is_over_last(m, sum, SN_OP_SUM, rank)) return (sn_nd){0};
+    if (node(m, l)->op != SN_OP_LOG) return (sn_nd){0};
+    sn_nd sum = below_shapes(m, node(m, l)->in[0]);
+    if (!is_over_last(m, sum, SN_OP_SUM, rows->rank)) return (sn_nd){0};
     sn_nd of = below(m, node(m, sum)->in[0]);
     if (node(m, of)->op != SN_OP_EXP) return (sn_nd){0};
     of = below(m, node(m, of)->in[0]);
     if (!c.i) return sn_nd_eq(of, x) ? x : (sn_nd){0}; /* x may be y - c itself */
     const sn_node_rec *shifted = node(m, of);
     bool same = shifted->op == SN_OP_SUB && sn_nd_eq(below(m, shifted->in[0]), x) &&
-                sn_nd_eq(below_views(m, shifted->in[1]), c);
+                sn_nd_eq(number_of_rows(m, shifted->in[1], rows), c);
     return same ? x : (sn_nd){0};
 }
 
@@ -130,9 +149,9 @@ static sn_nd of_log_sum(const sn_module *m, sn_nd e) {
 static sn_nd of_quotient(const sn_module *m, sn_nd p) {
     const sn_node_rec *n = node(m, p);
     if (n->op != SN_OP_DIV) return (sn_nd){0};
-    sn_nd e = below(m, n->in[0]), sum = below_views(m, n->in[1]);
-    uint32_t rank = node(m, e)->type.rank;
-    if (node(m, e)->op != SN_OP_EXP || !rank || !is_over_last(m, sum, SN_OP_SUM, rank)) return (sn_nd){0};
+    sn_nd e = below(m, n->in[0]), sum = number_of_rows(m, n->in[1], &node(m, e)->type);
+    if (node(m, e)->op != SN_OP_EXP || !sum.i || !is_over_last(m, sum, SN_OP_SUM, node(m, e)->type.rank))
+        return (sn_nd){0};
     return sn_nd_eq(below(m, node(m, sum)->in[0]), e) ? below(m, node(m, e)->in[0]) : (sn_nd){0};
 }
 
@@ -168,13 +187,15 @@ static sn_nd reshaped(sn_module *m, sn_nd x, const sn_type *all, const sn_type *
     return sn_graph_reshape(m, whole, type->shape, type->rank);
 }
 
-/* Scores, where a reshape in front of them hides the keys that their product has. */
-static sn_nd with_whole_keys(sn_module *m, sn_nd scores) {
+/* Scores, where a reshape in front of them hides the keys that their product has; found: what came of each node, which may be shared. */
+static sn_nd with_whole_keys(sn_module *m, sn_nd scores, sn_nd *found) {
     enum { STEPS = 6 };
     const sn_node_rec *n = node(m, scores);
+    if (found[scores.i].i) return found[scores.i];
+    found[scores.i] = scores;
     if (n->op == SN_OP_RESHAPE) {
         if (!is_of_reshaped(m, n->in[0], &n->type, STEPS)) return scores;
-        return reshaped(m, n->in[0], &node(m, n->in[0])->type, &n->type, STEPS);
+        return found[scores.i] = reshaped(m, n->in[0], &node(m, n->in[0])->type, &n->type, STEPS);
     }
     if (!sn_node_is_elementwise(n)) return scores;
     bool any = false;
@@ -182,10 +203,11 @@ static sn_nd with_whole_keys(sn_module *m, sn_nd scores) {
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_node_rec *of = node(m, n->in[k]);
         bool goes_on = sn_same_shape(&of->type, &n->type) && (of->op == SN_OP_RESHAPE || of->n_in <= 2);
-        in[k] = goes_on ? with_whole_keys(m, n->in[k]) : n->in[k];
+        in[k] = goes_on ? with_whole_keys(m, n->in[k], found) : n->in[k];
         any |= !sn_nd_eq(in[k], n->in[k]);
     }
-    return any ? sn_graph_node(m, n->op, in, n->n_in, n->attrs, n->n_attrs) : scores;
+    if (any) found[scores.i] = sn_graph_node(m, n->op, in, n->n_in, n->attrs, n->n_attrs);
+    return found[scores.i];
 }
 
 /* ---- forms ---- */
@@ -227,14 +249,38 @@ static sn_nd rows_behind(sn_pass_ctx *cx, sn_nd x) {
     return sn_graph_where(m, by, first ? zero : y, first ? y : zero);
 }
 
+/* What the score x is not below, and not above, if it is nothing but the product times numbers and plus numbers, and that is no larger than in
+ * any model (passes/schedule/attention/attend_range.c); false: it is something else. */
+static bool is_likely(double *lo, double *hi, const sn_module *m, sn_nd x, sn_nd product) {
+    double y;
+    const sn_node_rec *n = node(m, x = below(m, x));
+    if (sn_nd_eq(x, product)) {
+        *hi = node(m, n->in[0])->type.dtype == SN_F16 ? 0x1p15 : 0x1p24, *lo = -*hi;
+        return true;
+    }
+    bool scales = n->op == SN_OP_MUL || n->op == SN_OP_DIV;
+    if (!scales && n->op != SN_OP_ADD && n->op != SN_OP_SUB) return false;
+    uint32_t of = n->op != SN_OP_DIV && n->op != SN_OP_SUB && sn_is_uniform(m, n->in[0], &y) ? 1 : 0;
+    if (!sn_is_uniform(m, n->in[1 - of], &y) || !is_likely(lo, hi, m, n->in[of], product)) return false;
+    if (scales) {
+        double by = n->op == SN_OP_MUL ? y : 1 / y, a = *lo * by, b = *hi * by;
+        *lo = a < b ? a : b, *hi = a < b ? b : a;
+    } else {
+        double by = n->op == SN_OP_ADD ? y : -y;
+        *lo += by, *hi += by;
+    }
+    return isfinite(*lo) && isfinite(*hi);
+}
+
 /* Is the score s where the test holds, or does not, and else so low that its weight is 0 beside any other? */
-static bool is_hidden_by(const sn_module *m, sn_nd s, sn_nd test, bool holds) {
-    const double LOW = -0x1p15;
-    const sn_node_rec *n = node(m, s);
-    double value;
-    if (n->op == SN_OP_CAST) return is_hidden_by(m, below(m, s), test, holds);
-    return n->op == SN_OP_WHERE && sn_nd_eq(n->in[0], test) && sn_is_uniform(m, n->in[holds ? 2 : 1], &value) &&
-           value <= LOW;
+static bool is_hidden_by(const sn_module *m, const sn_attention *at, sn_nd test, bool holds) {
+    const double LOW = -0x1p15, WEIGHS = 0x1p8;
+    const sn_node_rec *n = node(m, below(m, at->scores));
+    double value, lo, hi;
+    if (n->op != SN_OP_WHERE || !sn_nd_eq(n->in[0], test) || !sn_is_uniform(m, n->in[holds ? 2 : 1], &value))
+        return false;
+    if (value == -INFINITY) return true;
+    return value <= LOW && is_likely(&lo, &hi, m, n->in[holds ? 1 : 2], at->first) && value <= lo - WEIGHS;
 }
 
 /* Weights that are 0 where their scores are hidden: they are that anyway, but in rows of which all are. */
@@ -249,7 +295,8 @@ static sn_nd hidden_again(sn_pass_ctx *cx, sn_nd x) {
     if (!sn_same_shape(&node(m, p)->type, &w->type)) return x;
     sn_nd y = product_of(m, x, sn_graph_cast(m, p, node(m, n->in[0])->type.dtype), n->in[1]);
     if (!is_worth(cx, y) || !sn_attention_find(&at, &why_not, m, cx->scratch, y)) return x;
-    if (!is_hidden_by(m, at.scores, w->in[0], !first)) return x;
+    if (at.rows || !sn_nd_eq(below(m, p), at.quotient)) return x; /* views in between would have rows elsewhere */
+    if (!is_hidden_by(m, &at, w->in[0], !first)) return x;
     int64_t last = test->type.rank - 1;
     sn_nd sees = first ? sn_graph_unary(m, SN_OP_NOT, w->in[0]) : w->in[0];
     sn_nd any = sn_graph_reduce(m, SN_OP_ANY, sees, &last, 1, true);
@@ -306,7 +353,7 @@ static sn_nd form_of_product(sn_pass_ctx *cx, sn_nd x) {
     if (of.i) return by_weights(cx, x, softmax(m, of));
     bool divides = node(m, w)->op == SN_OP_DIV;
     if (!divides || sn_attention_find(&at, &why_not, m, cx->scratch, x) || !at.scores.i || at.rows || at.sink) return x;
-    of = with_whole_keys(m, at.scores);
+    of = with_whole_keys(m, at.scores, SN_NEWN(cx->scratch, sn_nd, at.scores.i + 1));
     return sn_nd_eq(of, at.scores) ? x : by_weights(cx, x, softmax(m, of));
 }
 

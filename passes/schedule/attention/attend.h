@@ -109,6 +109,8 @@ typedef struct sn_attend_range {
 } sn_attend_range;
 
 sn_attend_range sn_attend_range_of(const sn_attend *a);
+/* ... and v, of the score, if q times k is no larger than in any model; nothing is taken to be likely of what is loaded. */
+sn_attend_range sn_attend_range_likely(const sn_attend *a, sn_val v);
 
 /* ---- attend_mask.c ---- */
 

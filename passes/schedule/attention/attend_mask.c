@@ -10,7 +10,8 @@
  *     %c = and %a, %b   with a %b that is no such test       %a is a mask, and %b stays in the score
  *
  * A number that is very low in place of -inf makes no difference where each row sees a key: weights of what it hides are 0. That is said only
- * where masks are the only thing that hides keys: of a row in which something else hides all others, what is hidden would count.
+ * where it lies below all that scores may be which count: of a row in which something else makes these as low, by a bias or a factor that is
+ * loaded or by a number, what is hidden would count. Of q times k alone that is no more than likely (attend_range.c).
  *
  * A mask is an e that is not negative where the score counts. For a block of rows, each says from which key on, or
  * up to which key, there is something to see: then tiles outside of that need not be looked at, and tiles that lie
@@ -219,6 +220,8 @@ typedef struct choice {
     sn_val test, score; /* score: what is chosen there */
     bool seen;          /* the test holds there */
     bool infinite;      /* elsewhere it is -inf, not a number that is low */
+    bool added;         /* elsewhere the number is added to the score */
+    double low;         /* that number */
 } choice;
 
 /* Is it very low on one side? */
@@ -226,8 +229,10 @@ static bool is_choice(choice *out, const sn_attend *a, const sn_stmt_rec *r) {
     if (r->op != SN_LOP_SELECT) return false;
     bool first = is_low(a, r->in[1]), second = is_low(a, r->in[2]);
     *out = (choice){.test = r->in[0], .score = r->in[second ? 1 : 2], .seen = second};
+    if (first == second) return false;
     out->infinite = is_infinite(a, r->in[second ? 2 : 1]);
-    return first != second;
+    out->low = def_of(a, r->in[second ? 2 : 1])->f;
+    return true;
 }
 
 /* x is out->score where the test says so, else very low: either chosen, or by adding 0 or that. */
@@ -236,20 +241,17 @@ static bool is_masked(choice *out, const sn_attend *a, sn_val x) {
     if (is_choice(out, a, r)) return true;
     for (uint32_t i = 0; i < 2 && r->op == SN_LOP_ADD; i++) {
         if (!is_choice(out, a, def_of(a, r->in[i])) || !is_zero(a, out->score)) continue;
-        return out->score = r->in[1 - i], true;
+        out->score = r->in[1 - i], out->added = true;
+        return true;
     }
     return false;
 }
 
-/* May the score itself be very low somewhere: by what is loaded for each key, or by a number? */
-static bool may_hide(const sn_attend *a, sn_val v, sn_notes *seen) {
-    const sn_stmt_rec *r = def_of(a, v);
-    if (sn_val_eq(v, a->sum) || !sn_notes_add(seen, v.i)) return false;
-    if (r->op == SN_LOP_CONST && sn_is_float(r->dtype) && is_low(a, v)) return true;
-    if (r->op == SN_LOP_LOAD && sn_ix_uses_axis(a->m, r->ix, sn_stmt_axis(a->m, a->c.top))) return true;
-    for (uint32_t i = 0; i < r->n_in; i++)
-        if (may_hide(a, r->in[i], seen)) return true;
-    return false;
+/* Is what the choice takes elsewhere so low that its weight is 0 beside any score that counts? */
+static bool is_below(const sn_attend *a, const choice *c) {
+    const double WEIGHS = 0x1p8; /* e^-WEIGHS is 0 */
+    sn_attend_range r = sn_attend_range_likely(a, c->score);
+    return !r.holes && c->low + (c->added ? r.hi : 0) <= r.lo - WEIGHS;
 }
 
 /* Does each row see a key, by what the masks say? Ends of what is seen: key >= -e without its key, or key <= that. */
@@ -275,7 +277,7 @@ static bool take_choice(sn_attend *a, const choice *c) {
     uint32_t before = a->n_masks, told = a->n_told;
     bool all = add_all(a, c->test, c->seen);
     if (c->infinite) return all;
-    if (all && !may_hide(a, c->score, &(sn_notes){.arena = a->cx->scratch}) && rows_see(a)) return true;
+    if (all && is_below(a, c) && rows_see(a)) return true;
     for (uint32_t i = before; i < a->n_masks; i++) a->masks[i] = (sn_attend_mask){0};
     a->n_masks = before;
     a->n_told = told;

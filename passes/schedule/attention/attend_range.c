@@ -6,6 +6,9 @@
  * for all rows. Infinite ends say that nothing is known; nan may be among the scores either way. A score that a mask
  * makes -inf is a hole in what is known of the others.
  *
+ * Where it is asked what likely scores lie between, q times k is taken to lie within numbers far above those of any model: 2^24, and of f16,
+ * whose largest number is 65504, 2^15.
+ *
  * Integers wrap around, and floats become infinite: a range that does not fit the dtype says nothing but what the dtype does.
  * A nan that becomes an integer is any of them.
  */
@@ -89,11 +92,19 @@ static range of_cast(const sn_attend *a, const sn_stmt_rec *r, range x) {
 /* After so many values nothing is said: those that are shared are looked at once for each of their users. */
 enum { MOST_VALUES = 256 };
 
-static range of(const sn_attend *a, sn_val v, uint32_t *left) {
+typedef struct question {
+    const sn_attend *a;
+    range sum; /* what q times k is taken to lie between */
+    uint32_t left;
+} question;
+
+static range of(question *ask, sn_val v) {
+    const sn_attend *a = ask->a;
     sn_stmt def = sn_val_get(a->m, v)->def;
     const sn_stmt_rec *r = def.i ? sn_stmt_get(a->m, def) : NULL;
-    if (!r || sn_val_eq(v, a->sum) || !*left) return ANYTHING;
-    --*left;
+    if (sn_val_eq(v, a->sum)) return ask->sum;
+    if (!r || !ask->left) return ANYTHING;
+    --ask->left;
     switch ((int)r->op) {
     case SN_LOP_CONST: return of_constant(r);
     case SN_LOP_LOAD: return of_dtype(r->dtype);
@@ -103,20 +114,26 @@ static range of(const sn_attend *a, sn_val v, uint32_t *left) {
     case SN_LOP_SIN:
     case SN_LOP_COS: return (range){-1, 1, false};
     case SN_LOP_SIGMOID: return (range){0, 1, false};
-    case SN_LOP_CAST: return of_cast(a, r, of(a, r->in[0], left));
+    case SN_LOP_CAST: return of_cast(a, r, of(ask, r->in[0]));
     case SN_LOP_SELECT: {
-        range x = of(a, r->in[1], left), y = of(a, r->in[2], left);
+        range x = of(ask, r->in[1]), y = of(ask, r->in[2]);
         return (range){least(x.lo, y.lo), largest(x.hi, y.hi), x.holes || y.holes};
     }
     default: break;
     }
-    range x = r->n_in ? of(a, r->in[0], left) : ANYTHING, y = r->n_in > 1 ? of(a, r->in[1], left) : x;
+    range x = r->n_in ? of(ask, r->in[0]) : ANYTHING, y = r->n_in > 1 ? of(ask, r->in[1]) : x;
     return x.holes || y.holes ? of_dtype(r->dtype) : fits(r->dtype, of_known(r, x, y));
 }
 
 sn_attend_range sn_attend_range_of(const sn_attend *a) {
-    uint32_t left = MOST_VALUES;
-    range r = of(a, a->score, &left);
+    question ask = {a, ANYTHING, MOST_VALUES};
+    range r = of(&ask, a->score);
     double factor = a->scaled.i ? 1 : a->factor; /* the score has it */
     return is_known(r) ? (range){factor * r.lo, factor * r.hi, r.holes} : ANYTHING;
+}
+
+sn_attend_range sn_attend_range_likely(const sn_attend *a, sn_val v) {
+    double most = sn_stmt_get(a->m, a->q)->dtype == SN_F16 ? 0x1p15 : 0x1p24;
+    question ask = {a, {-most, most, false}, MOST_VALUES};
+    return of(&ask, v);
 }
