@@ -162,6 +162,7 @@ static sn_nd numerators(finder *f, sn_nd x) {
 
 /* ---- rows that count as 0 ---- */
 
+/* Have they the same shape? */
 static bool is_alike(const finder *f, sn_nd x, sn_nd y) {
     const sn_type *t = &node(f, x)->type, *u = &node(f, y)->type;
     return t->rank == u->rank && !memcmp(t->shape, u->shape, t->rank * sizeof *t->shape);

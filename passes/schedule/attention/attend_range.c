@@ -133,7 +133,8 @@ sn_attend_range sn_attend_range_of(const sn_attend *a) {
 }
 
 sn_attend_range sn_attend_range_likely(const sn_attend *a, sn_val v) {
-    double most = sn_stmt_get(a->m, a->q)->dtype == SN_F16 ? 0x1p15 : 0x1p24;
+    bool small = sn_stmt_get(a->m, a->q)->dtype == SN_F16 && sn_stmt_get(a->m, a->key)->dtype == SN_F16;
+    double most = small ? 0x1p15 : 0x1p24;
     question ask = {a, {-most, most, false}, MOST_VALUES};
     return of(&ask, v);
 }
