@@ -117,6 +117,25 @@ static sn_nd softmax(sn_module *m, sn_nd x) {
 
 /* ---- weights ---- */
 
+/* Is x a number of each row subtracted from something, so that no exponential overflows? */
+static bool is_shifted(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = node(m, x);
+    return n->op == SN_OP_SUB && is_of_rows(m, n->in[1], &n->type);
+}
+
+/* Has x low numbers in place of scores, or added to them, so that the exponentials of a whole row may be 0? Then it is nan, not a mean. */
+static bool may_vanish(const sn_module *m, sn_nd x, uint32_t steps) {
+    const double LOW = -80; /* far above where e^x is 0 in f32 */
+    const sn_node_rec *n = node(m, x = below(m, x));
+    double value;
+    for (uint32_t k = 1; n->op == SN_OP_WHERE && k < 3; k++)
+        if (sn_is_uniform(m, n->in[k], &value) && value <= LOW && value != -INFINITY) return true;
+    bool any = false;
+    for (uint32_t k = 0; k < n->n_in && steps && !any && sn_node_is_elementwise(n); k++)
+        any = may_vanish(m, n->in[k], steps - 1);
+    return any;
+}
+
 /* Of exp(x - l): x, where l is the logarithm of the sum of its exponentials, of x less any number c of each row and then that number again. */
 static sn_nd of_log_sum(const sn_module *m, sn_nd e) {
     const sn_node_rec *d = node(m, below(m, node(m, e)->in[0]));
@@ -138,7 +157,10 @@ static sn_nd of_log_sum(const sn_module *m, sn_nd e) {
     sn_nd of = below(m, node(m, sum)->in[0]);
     if (node(m, of)->op != SN_OP_EXP) return (sn_nd){0};
     of = below(m, node(m, of)->in[0]);
-    if (!c.i) return sn_nd_eq(of, x) ? x : (sn_nd){0}; /* x may be y - c itself */
+    if (!c.i) { /* x may be y - c itself */
+        bool same = sn_nd_eq(of, x) && (is_shifted(m, x) || !may_vanish(m, x, 6));
+        return same ? x : (sn_nd){0};
+    }
     const sn_node_rec *shifted = node(m, of);
     bool same = shifted->op == SN_OP_SUB && sn_nd_eq(below(m, shifted->in[0]), x) &&
                 sn_nd_eq(number_of_rows(m, shifted->in[1], rows), c);
@@ -153,12 +175,6 @@ static sn_nd of_quotient(const sn_module *m, sn_nd p) {
     if (node(m, e)->op != SN_OP_EXP || !sum.i || !is_over_last(m, sum, SN_OP_SUM, node(m, e)->type.rank))
         return (sn_nd){0};
     return sn_nd_eq(below(m, node(m, sum)->in[0]), e) ? below(m, node(m, e)->in[0]) : (sn_nd){0};
-}
-
-/* Is x a number of each row subtracted from something, so that no exponential overflows? */
-static bool is_shifted(const sn_module *m, sn_nd x) {
-    const sn_node_rec *n = node(m, x);
-    return n->op == SN_OP_SUB && is_of_rows(m, n->in[1], &n->type);
 }
 
 /* ---- keys as rows and columns ---- */
@@ -349,7 +365,7 @@ static sn_nd form_of_product(sn_pass_ctx *cx, sn_nd x) {
         return sn_nd_eq(x, y) && node(m, w)->op == SN_OP_WHERE ? hidden_again(cx, x) : y;
     }
     if (node(m, w)->op == SN_OP_EXP) of = of_log_sum(m, w);
-    if (!of.i && (of = of_quotient(m, w)).i && is_shifted(m, of)) of = (sn_nd){0};
+    if (!of.i && (of = of_quotient(m, w)).i && (is_shifted(m, of) || may_vanish(m, of, 6))) of = (sn_nd){0};
     if (of.i) return by_weights(cx, x, softmax(m, of));
     bool divides = node(m, w)->op == SN_OP_DIV;
     if (!divides || sn_attention_find(&at, &why_not, m, cx->scratch, x) || !at.scores.i || at.rows || at.sink) return x;
