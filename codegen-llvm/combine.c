@@ -57,10 +57,9 @@ static lv add_up(sn_gen *g, lv *x, uint32_t n, uint32_t step) {
 /* moments of many states at once: sums first, then squares about the mean of all, so that two quotients are waited for, whatever their number.
  * over: what adds up over lanes or threads that have n states each; NULL: one has all. x[3*i + k]: state k of number i, which changes. */
 static void moments_of(sn_gen *g, sn_dtype t, lv *state, lv *x, uint32_t n, sn_gen_over *over, uint32_t width) {
-    static const sn_comb SUMS[] = {SN_COMB_SUM, SN_COMB_SUM};
     enum { STATES = 3 };
     sn_em *em = &g->em;
-    sn_gen_states two = {.n_combs = 2, .combs = {SUMS[0], SUMS[1]}, .first = {0, 1}, .n = 2, .dtypes = {t, t}};
+    sn_gen_states two = {.n_combs = 2, .combs = {SN_COMB_SUM, SN_COMB_SUM}, .first = {0, 1}, .n = 2, .dtypes = {t, t}};
     sn_gen_states one = sn_gen_states_of_one(&two, 0);
     lv *mean = SN_NEWN(g->arena, lv, n), *own = SN_NEWN(g->arena, lv, n), all[2];
     sn_em_unify(em, x, STATES * n);

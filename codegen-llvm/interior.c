@@ -20,9 +20,13 @@
  * Weights of odd rows are read by pieces that reach over them (unaligned.c): there the tests have to hold for as many positions more, and nobody asks
  * for the ends of the weights.
  *
- * So are the others: all but the last of a buffer have no vector that reaches over its end, so that nobody asks between one load and the next.
+ * The region of the edges is translated twice, too: a vector of which some lanes stand outside of the row is loaded whole unless it reaches over the
+ * end of the buffer. Where none of an iteration does, which is so but for the last row, no load asks, and none waits for the one before it:
  *
- * Columns of bytes and halves that begin anywhere are read so, too: where the pieces around all those of an iteration lie in the buffer, nobody asks.
+ *     if (the tests hold ..) { region, tests are true } else if (all vectors lie in their buffers) { region, whole loads } else { region }
+ *
+ * Columns of bytes and halves that begin anywhere (passes/schedule/rows/outer_odd.c) are read by pieces, too: there the test is whether the pieces
+ * around all those of an iteration lie in the buffer.
  *
  * On the CPU other tests of positions come along, and each is taken for what it mostly answers: the first column of a
  * concatenation is mostly not reached, nor is a border that a comparison with a constant tells apart.

@@ -8,7 +8,9 @@
  * neighbour. A piece is aligned as memory is: storage that starts anywhere has its first bytes behind a multiple of a piece.
  * Vectors whose pieces reach over an end of the storage are read element by element, of which those outside, that nobody wants,
  * are others inside. Where the place is `near`, nobody looks: tiles with `runs` are bound so that the pieces of what they want lie inside
- * (passes/schedule/moves/tile.c), and frontend/compile.c takes that word from kernels whose text says that they are.
+ * (passes/schedule/moves/tile.c), and frontend/compile.c takes that word from kernels whose text says that they are. Of odd columns (`words`,
+ * passes/schedule/rows/outer_odd.c) the words around the vector are loaded one by one instead, by one address: of several rows on their way pieces
+ * would be as many addresses, and selections that ptxas has wait for one another.
  *
  * A place (sn_gen_place) says where such a vector is. Places of one dtype can be chosen from before anything is loaded: of the
  * parts of a concatenation one is.

@@ -37,12 +37,11 @@ typedef enum sn_attention_sink {
 } sn_attention_sink;
 
 typedef struct sn_attention {
-    sn_nd product; /* weights * v */
-    sn_nd first;   /* q * k */
-    sn_nd scores;  /* what the softmax is of: made of `first` element by element */
-    sn_nd
-        quotient; /* numerators over their sum: the weights, but for casts and views; as they are without rows that count as 0 */
-    sn_attention_rows rows; /* what becomes of some of its rows */
+    sn_nd product;          /* weights * v */
+    sn_nd first;            /* q * k */
+    sn_nd scores;           /* what the softmax is of: made of `first` element by element */
+    sn_nd quotient;         /* numerators over their sum: the weights, but for casts, views and rows that count as 0 */
+    sn_attention_rows rows; /* which of its rows count as 0 */
     sn_attention_sink sink;
     sn_nd sink_of;          /* its scores, one for each row of `scores`, or broadcast; none: 0 */
     sn_nd_list members;     /* all between the operands and `product` */

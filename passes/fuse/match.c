@@ -9,9 +9,9 @@
  */
 #include "passes/fuse/fuse.h"
 
-#include "passes/schedule/rows/outer_keep.h"
 #include "passes/schedule/base/moments.h"
 #include "passes/schedule/base/teams.h"
+#include "passes/schedule/rows/outer_keep.h"
 
 enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
 

@@ -4,7 +4,7 @@
  *     %s = matmul %q, %kt        %p = softmax's nodes of f(%s)        %y = matmul %p, %v
  *  -> %s = matmul %q, %kt online=true                                 %y = matmul %p, %v online=true
  *
- * The mark changes nothing that the graph means: `to-loops` computes the numerators of such a softmax where the
+ * First other ways to write an attention become this one (attention_forms.c). The mark changes nothing that the graph means: `to-loops` computes the numerators of such a softmax where the
  * second product adds them up, and the scores where it asks for them, so that neither is in memory. The result is as
  * exact, but rounded elsewhere: the weights stay in the dtype of sums, whatever casts stand in between. Operands that
  * lie in memory as no schedule takes them are copied in front of it, where that pays. Numbers that q and k are multiplied
@@ -17,21 +17,10 @@
 
 #include <string.h>
 
-/* x with its last two axes exchanged. */
-static sn_nd turned(sn_module *m, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(m, x);
-    uint32_t rank = n->type.rank;
-    int64_t perm[SN_MAX_RANK];
-    for (uint32_t k = 0; k < rank; k++) perm[k] = k + 2 < rank ? k : 2 * rank - 3 - k;
-    const sn_attr *by = sn_node_attr(m, x, SN_ATTR_PERM);
-    if (n->op == SN_OP_PERMUTE && !memcmp(by->ints.at, perm, rank * sizeof *perm)) return n->in[0];
-    return sn_graph_permute(m, x, perm, rank);
-}
-
 /* The operand in memory of its own, where its rows are its rows, or its columns. */
 static sn_nd copied(sn_module *m, sn_nd x, bool by_columns) {
     if (!by_columns) return sn_graph_unary(m, SN_OP_COPY, x);
-    return turned(m, sn_graph_unary(m, SN_OP_COPY, turned(m, x)));
+    return sn_attention_turned(m, sn_graph_unary(m, SN_OP_COPY, sn_attention_turned(m, x)));
 }
 
 /* x times a number in the dtype of sums: the nest rounds neither. */

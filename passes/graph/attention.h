@@ -55,5 +55,7 @@ sn_status sn_attention_try(sn_attention_answer *out, sn_attention_answers *known
 
 /* The rule by which other ways to write an attention become the one that is found (attention_forms.c). */
 sn_nd sn_attention_form(sn_pass_ctx *cx, sn_nd x);
+/* x with its last two axes exchanged; two of them are none. */
+sn_nd sn_attention_turned(sn_module *m, sn_nd x);
 
 #endif

@@ -18,6 +18,7 @@
 #include "passes/graph/rewrite.h"
 
 #include "ir/graph/build.h"
+#include "passes/base/constants.h"
 
 #include <math.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static bool is_turned(const sn_module *m, sn_nd x) {
     return true;
 }
 
-static sn_nd turned(sn_module *m, sn_nd x) {
+sn_nd sn_attention_turned(sn_module *m, sn_nd x) {
     uint32_t rank = node(m, x)->type.rank;
     int64_t perm[SN_MAX_RANK];
     if (is_turned(m, x)) return node(m, x)->in[0];
@@ -271,7 +272,7 @@ static bool is_likely(double *lo, double *hi, const sn_module *m, sn_nd x, sn_nd
     double y;
     const sn_node_rec *n = node(m, x = below(m, x));
     if (sn_nd_eq(x, product)) {
-        *hi = node(m, n->in[0])->type.dtype == SN_F16 ? 0x1p15 : 0x1p24, *lo = -*hi;
+        *hi = node(m, n->in[0])->type.dtype == SN_F16 ? SN_SCORE_LIKELY_F16 : SN_SCORE_LIKELY, *lo = -*hi;
         return true;
     }
     bool scales = n->op == SN_OP_MUL || n->op == SN_OP_DIV;
@@ -290,13 +291,13 @@ static bool is_likely(double *lo, double *hi, const sn_module *m, sn_nd x, sn_nd
 
 /* Is the score s where the test holds, or does not, and else so low that its weight is 0 beside any other? */
 static bool is_hidden_by(const sn_module *m, const sn_attention *at, sn_nd test, bool holds) {
-    const double LOW = -0x1p15, WEIGHS = 0x1p8;
     const sn_node_rec *n = node(m, below(m, at->scores));
     double value, lo, hi;
     if (n->op != SN_OP_WHERE || !sn_nd_eq(n->in[0], test) || !sn_is_uniform(m, n->in[holds ? 2 : 1], &value))
         return false;
     if (value == -INFINITY) return true;
-    return value <= LOW && is_likely(&lo, &hi, m, n->in[holds ? 1 : 2], at->first) && value <= lo - WEIGHS;
+    return value <= -SN_SCORE_LOW && is_likely(&lo, &hi, m, n->in[holds ? 1 : 2], at->first) &&
+           value <= lo - SN_SCORE_BELOW;
 }
 
 /* Weights that are 0 where their scores are hidden: they are that anyway, but in rows of which all are. */
@@ -339,8 +340,8 @@ static sn_nd with_long_rows(sn_pass_ctx *cx, sn_nd x, const sn_attention *at) {
     if (sn_attention_is_bound(cx->target, &at->sizes) || !sn_attention_is_bound(cx->target, &s)) return x;
     sn_nd *map = SN_NEWN(cx->scratch, sn_nd, x.i + 1);
     const sn_node_rec *first = node(m, at->first), *n = node(m, x);
-    map[at->first.i] =
-        product_of(m, at->first, padded(m, first->in[0], depth), turned(m, padded(m, turned(m, first->in[1]), depth)));
+    map[at->first.i] = product_of(m, at->first, padded(m, first->in[0], depth),
+                                  sn_attention_turned(m, padded(m, sn_attention_turned(m, first->in[1]), depth)));
     for (uint32_t i = at->first.i + 1; i < x.i; i++) {
         const sn_node_rec *r = node(m, (sn_nd){i});
         if (!at->is_member[i]) continue;
@@ -387,10 +388,10 @@ static sn_nd other_way_round(sn_pass_ctx *cx, sn_nd x) {
     if (!is_turned(m, p) || !is_like_weights(m, below(m, node(m, p)->in[0])) || node(m, n->in[0])->type.rank < 2)
         return x;
     sn_dtype t = node(m, n->in[1])->type.dtype;
-    sn_nd y = product_of(m, x, sn_graph_cast(m, node(m, p)->in[0], t), turned(m, n->in[0]));
+    sn_nd y = product_of(m, x, sn_graph_cast(m, node(m, p)->in[0], t), sn_attention_turned(m, n->in[0]));
     if (!y.i) return y;
     sn_nd z = form_of_product(cx, y);
-    return is_worth(cx, z) || !sn_nd_eq(y, z) ? turned(m, z) : x;
+    return is_worth(cx, z) || !sn_nd_eq(y, z) ? sn_attention_turned(m, z) : x;
 }
 
 /* A product of numerators and v over their sum. */

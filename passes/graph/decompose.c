@@ -9,12 +9,12 @@
  * Legality: always; formulas are those of ops.def. Variances are two-pass (mean first, then squares of the
  * differences). Half dtypes compute in f32: operands are cast first and results cast back. Reductions that add up (sum,
  * prod) do so too. matmul and conv stay, to-loops lowers them directly, but for factors that leave
- * a product and convolutions that multiply zeros.
+ * a product, convolutions that multiply zeros, and small products that are numbered along memory.
  * Constants are left for `simplify` to fold. Cost: linear; composites with several results build each result where it
  * is projected and meet by interning.
  *
  * Factors of products are in decompose_product.c, convolutions of images with zeros between their elements in
- * decompose_conv.c, the norms in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in
+ * decompose_conv.c, products that become sums in decompose_lanes.c, the norms in decompose_norm.c, random numbers in decompose_random.c, scatters that combine in
  * decompose_scatter.c.
  */
 #include "ir/graph/build.h"

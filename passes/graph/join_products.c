@@ -52,9 +52,8 @@ typedef struct joining {
     SN_VEC(user) all;
     SN_VEC(member) members;
     SN_VEC(group) groups;
-    uint32_t
-        *of; /* by live node other than inputs, in the order of ids: index + 1 of the member that it is the whole of */
-    uint32_t n, at;
+    /* By live node other than inputs, in the order of ids: index + 1 of the member that it is the whole of. */
+    uint32_t *of, n, at;
 } joining;
 
 static const sn_node_rec *old_node(const joining *j, sn_nd x) { return sn_table_at(&j->old.nodes, x.i); }

@@ -5,7 +5,8 @@
  *     %2 = permute %1 perm=[1, 0] ; %3 = sub %2, %0
  *
  * Legality: every rewrite gives the same bits on finite numbers, infinities, nan and signed zeros (two exceptions that
- * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0). So x + 0.0 stays, because it turns
+ * ops.def does not tell apart: the payload of a nan, and the sum of a single -0.0; and one that it does: zeros around an image that become
+ * the padding of its convolution are multiplied by no weight, also where that is infinite or nan). So x + 0.0 stays, because it turns
  * -0.0 into 0.0, but x + -0.0 and x - 0.0 go; x * 0 goes for integers only; a division becomes a multiplication only by
  * powers of two. Folding is in fold.c and empty.c, what is picked in picked.c,
  * the rebuilding in rewrite.c. Cost: one pass in id order; a rule sees operands that are simplified already and looks at most two nodes deep.

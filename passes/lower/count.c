@@ -6,7 +6,7 @@
  * An operation that several others read at the same element is one instruction of a kernel (the memo of element.c), and a sum over
  * operands, as the other rules of to_loops.c count, has it as often as there are ways to it: what follows from the square of a
  * distance soon counts as hundreds of operations. What is read through different views, pads and concatenations is computed at
- * different elements, so often as there are such paths. A GPU goes by the sums, with which its thresholds were measured.
+ * different elements, as often as there are such paths. A GPU goes by the sums, with which its thresholds were measured.
  *
  * Two paths are taken for one if the same views stand on them; the same element by other views is counted twice. Relies on the
  * operands of x being decided. Cost: what is counted of a node ends at MOST steps, and nodes below few operations are not counted.
@@ -58,8 +58,8 @@ static void count(counting *c, sn_nd x, uint64_t path, uint32_t times) {
         return;
     }
     if (!add(c, x, path)) return;
-    bool written = sn_ops[n->op].cls == SN_OPS_REDUCE, moved = moves(n) || written;
-    if (written) times *= (uint32_t)sn_lower_reduced(c->lw, x);
+    bool reduces = sn_ops[n->op].cls == SN_OPS_REDUCE, moved = moves(n) || reduces;
+    if (reduces) times *= (uint32_t)sn_lower_reduced(c->lw, x);
     c->out->ops += times * sn_lower_own_ops(n);
     for (uint32_t k = 0; k < n->n_in; k++)
         count(c, n->in[k], moved ? sn_hash(sn_hash(path, sn_node_hash_what(n)), k) : path, times);

@@ -14,9 +14,7 @@
 #include <math.h>
 
 /* low > high: no element. Ends are inclusive; of integers they are exact below 2^53, beyond which nothing is known. */
-typedef struct bounds {
-    double low, high;
-} bounds;
+typedef sn_lower_bounds bounds;
 
 static const bounds unknown = {-INFINITY, INFINITY};
 
@@ -24,9 +22,7 @@ static bounds both(bounds a, bounds b) { return (bounds){fmin(a.low, b.low), fma
 
 static bool is_finite(bounds a) { return a.low >= -0x1p53 && a.high <= 0x1p53; }
 
-static bounds bounds_of(const sn_lower *lw, sn_nd x) {
-    return lw->ranges ? (bounds){lw->ranges[x.i].low, lw->ranges[x.i].high} : unknown;
-}
+static bounds bounds_of(const sn_lower *lw, sn_nd x) { return lw->ranges ? lw->ranges[x.i] : unknown; }
 
 static bounds of_numbers(const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
@@ -74,8 +70,7 @@ static bounds of_binary(const sn_node_rec *n, bounds a, bounds b) {
     case SN_OP_ADD: return whole && is_finite(a) && is_finite(b) ? (bounds){a.low + b.low, a.high + b.high} : unknown;
     case SN_OP_SUB: return whole && is_finite(a) && is_finite(b) ? (bounds){a.low - b.high, a.high - b.low} : unknown;
     case SN_OP_MUL:
-        if (!whole || !is_number(b)) return unknown;
-        if (!is_finite(a)) return unknown;
+        if (!whole || !is_number(b) || !is_finite(a)) return unknown;
         return b.low < 0 ? (bounds){a.high * b.low, a.low * b.low} : (bounds){a.low * b.low, a.high * b.low};
     case SN_OP_REM: return whole && is_number(b) && b.low > 0 ? (bounds){0, b.low - 1} : unknown;
     case SN_OP_DIV:
@@ -116,19 +111,19 @@ static bounds of_node(const sn_lower *lw, sn_nd x) {
 static bool fits(sn_dtype t, bounds b) {
     if (sn_is_float(t)) return true;
     uint32_t bits = 8 * sn_dtype_bytes(t);
-    bool whole = sn_is_unsigned(t);
-    double most = ldexp(1, (int)(whole ? bits : bits - 1)), least = whole ? 0 : -most;
+    bool is_unsigned = sn_is_unsigned(t);
+    double most = ldexp(1, (int)(is_unsigned ? bits : bits - 1)), least = is_unsigned ? 0 : -most;
     return t == SN_BOOL ? b.low >= 0 && b.high <= 1 : b.low >= least && b.high < most;
 }
 
 void sn_lower_find_ranges(sn_lower *lw) {
     const sn_graph_ir *g = &lw->m->graph;
     if (lw->cx->target->is_gpu) return;
-    lw->ranges = SN_NEWN(lw->cx->scratch, sn_lower_bounds, g->nodes.count);
+    lw->ranges = SN_NEWN(lw->cx->scratch, bounds, g->nodes.count);
     for (uint32_t i = 1; i < g->nodes.count; i++) {
         bounds b = of_node(lw, (sn_nd){i});
         if (isnan(b.low) || isnan(b.high) || !fits(sn_node_get(lw->m, (sn_nd){i})->type.dtype, b)) b = unknown;
-        lw->ranges[i] = (sn_lower_bounds){b.low, b.high};
+        lw->ranges[i] = b;
     }
 }
 

@@ -27,8 +27,8 @@ typedef struct parts {
     sn_scattered s;
     int64_t room; /* rows of the sums: a power of two, and one more than there are */
     sn_buf sums, places;
-    sn_buf
-        values; /* updates of one element that are computed: made by vectors, as places are; none: they are loaded, or are rows */
+    /* Updates of one element that are computed: made by vectors, as places are; none: they are loaded, or are rows. */
+    sn_buf values;
     sn_ix slot; /* of the update at hand in both */
 } parts;        /* of the CPU */
 

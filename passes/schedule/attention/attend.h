@@ -43,8 +43,8 @@ typedef struct sn_attend {
     int64_t depth;     /* how many */
     sn_val sum, score; /* what `scores` gives; f of it, without masks and factor */
     double factor;     /* positive; of the score: the maximum needs none */
-    sn_val scaled,
-        unscaled; /* inside of the score, what has the factor, and what it is of; none: the score has it as a whole */
+    /* Inside of the score, what has the factor, and what it is of; none: the score has it as a whole. */
+    sn_val scaled, unscaled;
     sn_attend_told told[SN_MOST_MASKS];
     uint32_t n_told;
     sn_attend_mask masks[SN_MOST_MASKS];

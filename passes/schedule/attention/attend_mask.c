@@ -20,15 +20,16 @@
  */
 #include "passes/schedule/attention/attend.h"
 
+#include "passes/base/constants.h"
+
 #include <math.h>
 
 static const sn_stmt_rec *def_of(const sn_attend *a, sn_val v) { return sn_stmt_get(a->m, sn_val_get(a->m, v)->def); }
 
 /* So low that nothing weighs as little that counts. */
 static bool is_low(const sn_attend *a, sn_val v) {
-    const double LOW = -0x1p15;
     const sn_stmt_rec *r = def_of(a, v);
-    return r->op == SN_LOP_CONST && sn_is_float(r->dtype) && r->f <= LOW;
+    return r->op == SN_LOP_CONST && sn_is_float(r->dtype) && r->f <= -SN_SCORE_LOW;
 }
 
 static bool is_infinite(const sn_attend *a, sn_val v) { return is_low(a, v) && isinf(def_of(a, v)->f); }
@@ -249,9 +250,8 @@ static bool is_masked(choice *out, const sn_attend *a, sn_val x) {
 
 /* Is what the choice takes elsewhere so low that its weight is 0 beside any score that counts? */
 static bool is_below(const sn_attend *a, const choice *c) {
-    const double WEIGHS = 0x1p8; /* e^-WEIGHS is 0 */
     sn_attend_range r = sn_attend_range_likely(a, c->score);
-    return !r.holes && c->low + (c->added ? r.hi : 0) <= r.lo - WEIGHS;
+    return !r.holes && c->low + (c->added ? r.hi : 0) <= r.lo - SN_SCORE_BELOW;
 }
 
 /* Does each row see a key, by what the masks say? Ends of what is seen: key >= -e without its key, or key <= that. */

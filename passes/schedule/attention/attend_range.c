@@ -16,6 +16,8 @@
 
 #include "passes/schedule/attention/attend.h"
 
+#include "passes/base/constants.h"
+
 typedef sn_attend_range range;
 
 static const range ANYTHING = {-INFINITY, INFINITY, false}, HOLE = {INFINITY, -INFINITY, true};
@@ -134,7 +136,7 @@ sn_attend_range sn_attend_range_of(const sn_attend *a) {
 
 sn_attend_range sn_attend_range_likely(const sn_attend *a, sn_val v) {
     bool small = sn_stmt_get(a->m, a->q)->dtype == SN_F16 && sn_stmt_get(a->m, a->key)->dtype == SN_F16;
-    double most = small ? 0x1p15 : 0x1p24;
+    double most = small ? SN_SCORE_LIKELY_F16 : SN_SCORE_LIKELY;
     question ask = {a, {-most, most, false}, MOST_VALUES};
     return of(&ask, v);
 }

@@ -11,8 +11,7 @@ typedef struct sn_team_rows {
     uint32_t exchanges;  /* reductions of a row that wait for one another */
     bool tests;          /* rows begin anywhere in a vector: each lane asks whether it is in the row */
     uint32_t again; /* nests behind the first one, which read what does not stay; 0: all of a row has to (row_part.c) */
-    bool
-        both; /* two nests read what stays in part of a row together, a sum and squares about what it comes to (meet_once.c) */
+    bool both;      /* a sum and squares about its mean read what stays in part of a row together (meet_once.c) */
     uint32_t columns; /* threads side by side that own columns (class outer), a row being what these have; 0: none do */
 } sn_team_rows;
 

@@ -163,9 +163,8 @@ static bool is_aligned(const sn_schedule_brick *whole, const sn_schedule_brick_p
 /* Lanes go from run to run, and each run begins an odd number of elements behind the one before it; or lanes meet in banks that have the time, which
  * those of bytes have not: a word takes four loads of them. */
 static bool spreads(const sn_schedule_brick *b, const sn_schedule_brick_part *q, const sn_schedule_walk *w) {
-    enum { BANK = 4 };
     if (!q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common]) return false;
-    if (q->common > 1 && q->common * q->bytes > BANK) return false;
+    if (q->common > 1 && q->common * q->bytes > SN_BANK) return false;
     return q->bytes > 1 || w->strides[q->runs[0]] % 2;
 }
 

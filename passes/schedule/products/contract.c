@@ -17,9 +17,8 @@
 
 #include <math.h>
 
-enum {
-    LEAST_ROWS = 32 /* channels of an image that may be rows: fewer are columns, of which an instruction has few, too */
-};
+/* Channels of an image that may be rows: fewer are columns, of which an instruction has few, too. */
+enum { LEAST_ROWS = 32 };
 
 /* ---- what it applies to ---- */
 
@@ -60,8 +59,8 @@ static sn_axis contiguous_axis(const sn_contract *ct) {
     return (sn_axis){0};
 }
 
-/* Few rows are columns. Results that are images are stored along rows of the tile; but rows that are taken apart are
- * twice as many as those of an instruction at least, and rows of a gradient of weights, which is short, as many. */
+/* Few rows are columns. Results that are images are stored along rows of the tile, but not where rows are few: fewer than two instructions
+ * have, of terms of f32; than one has, of a gradient of weights, both of whose operands lie across the sum; else than LEAST_ROWS. */
 static bool stands_sideways(const sn_contract *ct) {
     const sn_contraction *c = &ct->c;
     int64_t extent, least = sn_mmas[ct->mma].m;
@@ -164,10 +163,8 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
  * its sums are longer than its results are many. Less so where threads multiply. */
 static bool rereads_pixels(const sn_contract *ct, int64_t side) {
     enum { LEAST = 2, LEAST_PLAIN = 4 };
-    bool masked = false;
-    for (uint32_t i = 0; i < ct->c.n_operands; i++)
-        masked |= ct->c.operands[i].load.i && sn_stmt_get(ct->m, ct->c.operands[i].load)->has_mask;
-    return masked && ct->c.k > sn_mul_clamped(ct->c.m, ct->c.n) && side >= (ct->mma ? LEAST : LEAST_PLAIN);
+    return sn_contraction_is_masked(ct->m, &ct->c) && ct->c.k > sn_mul_clamped(ct->c.m, ct->c.n) &&
+           side >= (ct->mma ? LEAST : LEAST_PLAIN);
 }
 
 /* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless
@@ -191,8 +188,8 @@ static void append(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched_list *mor
     for (uint32_t i = 0; i < more->n; i++) sn_schedule_propose(out, cx, &more->at[i]);
 }
 
-/* ... of which instructions do whole rows, or columns that are not few. Groups of a convolution with fewer have been joined as far as that
- * helps. */
+/* Does the product have images, and rows enough for an instruction, or columns where rows and columns are exchanged? Groups of a convolution
+ * with fewer have been joined as far as that helps. */
 static bool has_images(sn_pass_ctx *cx, sn_kern k) {
     sn_contract ct;
     const char *why_not;

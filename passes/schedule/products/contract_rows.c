@@ -263,10 +263,7 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
 /* A gradient of weights of single channels: sums longer than results are many, over pixels that taps share. A row of a reduction does better, whose
  * lanes lie along the pixels. */
 static bool is_gradient(const sn_contract_rows *r, const sn_module *m) {
-    bool masked = false;
-    for (uint32_t i = 0; i < r->c.n_operands; i++)
-        masked |= r->c.operands[i].load.i && sn_stmt_get(m, r->c.operands[i].load)->has_mask;
-    return r->c.m == 1 && masked && r->c.k > r->c.n;
+    return r->c.m == 1 && sn_contraction_is_masked(m, &r->c) && r->c.k > r->c.n;
 }
 
 /* Does the header say what a thread has, and is there room for it? */

@@ -252,6 +252,13 @@ static double elements(const sn_module *m, const sn_contraction *c, const sn_con
     return known && (double)size < all ? (double)size : all;
 }
 
+bool sn_contraction_is_masked(const sn_module *m, const sn_contraction *c) {
+    bool masked = false;
+    for (uint32_t i = 0; i < c->n_operands; i++)
+        masked |= c->operands[i].load.i && sn_stmt_get(m, c->operands[i].load)->has_mask;
+    return masked;
+}
+
 double sn_contraction_fetch(const sn_module *m, const sn_contraction *c, const sn_target *t) {
     double bytes = 0;
     for (uint32_t i = 0; i < c->n_operands; i++)

@@ -72,6 +72,9 @@ sn_axis sn_contraction_last_axis(int64_t *extent, const sn_module *m, const sn_c
 /* Is more of what the operand loads contiguous across the sum, along its rows or columns, than along it? */
 bool sn_contraction_lies_across(sn_pass_ctx *cx, const sn_contraction *c, uint32_t operand);
 
+/* Does an operand load by a mask, as windows at the borders of an image do? */
+bool sn_contraction_is_masked(const sn_module *m, const sn_contraction *c);
+
 /* Cycles in which the memory of a GPU moves every element of the operands once. */
 double sn_contraction_fetch(const sn_module *m, const sn_contraction *c, const sn_target *t);
 

@@ -4,13 +4,14 @@
  *
  * Columns beyond the last are computed as copies of the last vector, with stores masked, because all threads have to
  * take part in the reductions over block.y. Where several nests want the same elements a block keeps its columns
- * (outer_keep.c, stage.c), or the C blocks of a cluster or of a team do (outer_team.c).
+ * (outer_keep.c, stage.c), or the C blocks of a cluster or of a team do (outer_team.c). Where lines begin inside of sectors, tiles have some columns of
+ * the next one (outer_sectors.c); bytes and halves of odd rows have vectors that begin anywhere (outer_odd.c).
  */
 #include "passes/schedule/base/figures.h"
+#include "passes/schedule/base/schedules.h"
 #include "passes/schedule/base/teams.h"
 #include "passes/schedule/rows/outer_keep.h"
 #include "passes/schedule/rows/outer_odd.h"
-#include "passes/schedule/base/schedules.h"
 #include "passes/schedule/rows/rows.h"
 
 /* ---- choosing ---- */
@@ -249,8 +250,8 @@ static void choose_outer(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh
     if (!sc->block_y) choose_rows(t, sh, co, sc);
     if (even) even_turns(t, sh, co, sc);
     if (!sc->unroll) sc->unroll = steps_together(t, sh, co, sc);
-    while (is_odd(cx, sh, sc) && sc->unroll > 1 && sc->unroll * sc->block_y >= sh->max_count)
-        sc->unroll /= 2; /* a loop has interior iterations */
+    /* Only a loop has interior iterations. */
+    while (is_odd(cx, sh, sc) && sc->unroll > 1 && sc->unroll * sc->block_y >= sh->max_count) sc->unroll /= 2;
     if (open && !sc->min_blocks) bound_registers(t, sh, co, sc);
     if (even && t->is_gpu && sh->n_nests == 1) begin_together(t, sh, sc);
     if (even && t->is_gpu && sh->n_nests == 1) keep_loads_together(t, sh, co, sc);

@@ -21,11 +21,13 @@ bool sn_columns_for_team(const sn_target *t, int64_t along, uint32_t bytes);
 
 /* Columns of which tiles have some in common with the next one (outer_sectors.c). */
 typedef struct sn_columns {
-    int64_t along, grain,
-        over;    /* of a line; at multiples of `grain` lines begin in sectors; over: what a tile has beside its own */
-    int64_t own; /* of a tile */
-    sn_ix first, column,
-        there; /* in the line: of the tile, of a thread's vector, or of the last one in the line instead of those behind */
+    int64_t along; /* of a line */
+    int64_t grain; /* lines begin at multiples of so many in a sector */
+    int64_t over;  /* that a tile has beside its own */
+    int64_t own;   /* of a tile */
+    sn_ix first;   /* of the tile, in its line */
+    sn_ix column;  /* of a thread's vector */
+    sn_ix there;   /* the same, or that of the last vector in the line instead of those behind it */
     sn_axis x;
 } sn_columns;
 /* false: lines begin at sectors, or tiles may have nothing in common. Leaves what depends on a header. */

@@ -2,8 +2,8 @@
  *
  *     loop i in 677 { loop j in 2039 { reduce max r in 61 { load x[124379*i + 2039*r + j] } } }
  *
- * Byte by byte a warp asks for a sector at a time, half by half for two. Vectors of columns begin with the row instead, wherever that is: each is two
- * aligned pieces, moved into place (codegen-llvm/unaligned.c). The last vector of a row ends where the row does, so that all lanes are
+ * Byte by byte a warp asks for a sector at a time, half by half for two. Vectors of columns begin with the row instead, wherever that is: each is moved into
+ * place from the words around it, or, at the ends of the buffer, from two aligned pieces (codegen-llvm/unaligned.c). The last vector of a row ends where the row does, so that all lanes are
  * columns, and those that the one before it has are not stored twice:
  *
  *     vector p, W a row:   row = p div W   first column = min(V*(p mod W), C - V)   own: from V*(p mod W) on

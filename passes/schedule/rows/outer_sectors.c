@@ -71,11 +71,11 @@ sn_ix sn_columns_open(sn_pass_ctx *cx, sn_kern k, sn_columns *co, sn_stmt *into,
     return sn_ix_fma(m, co->along, sn_ix_divc(m, g, tiles), co->there);
 }
 
-/* Elements in front of the vector in its sector, of which there are multiples of the grain; none where it is stored elsewise. */
+/* Elements in front of the vector in its sector, of which there are multiples of the grain; none where it is not stored along its line. */
 static sn_ix in_front(sn_module *m, const sn_columns *co, const sn_stmt_rec *store, sn_axis lane) {
     int64_t sector = SN_SECTOR / sn_dtype_bytes(sn_buf_get(m, store->buf)->dtype), grain = co->grain;
-    if (sector > co->over + co->grain)
-        sector = co->over + co->grain; /* narrower results of columns: no tile has more of the next one */
+    /* Of narrower results no tile has more of the next one. */
+    if (sector > co->over + co->grain) sector = co->over + co->grain;
     if (grain > sector) grain = sector;
     sn_ix line = sn_ix_sub(m, store->ix, co->there);
     if (lane.i) line = sn_ix_sub(m, line, sn_ix_axis(m, lane));

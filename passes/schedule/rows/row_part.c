@@ -54,7 +54,6 @@ static void walk(sn_module *m, sn_stmt loop, int64_t extent, int64_t first, int6
     sn_stmt_get(m, loop)->axis = ax;
 }
 
-/* All parts put together, in the order of their numbers. */
 sn_stmt sn_schedule_put_joined(sn_module *m, sn_kern k, sn_cursor at, const sn_comb *combs, uint32_t n_combs,
                                const sn_joined_part *part, uint32_t n) {
     sn_dtype dtypes[SN_JOINED_STATES];

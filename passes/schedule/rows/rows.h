@@ -19,6 +19,7 @@ typedef struct sn_joined_part {
     sn_val state[SN_JOINED_STATES];
     uint32_t n;
 } sn_joined_part;
+/* A reduction of n parts, put together in the order of their numbers. */
 sn_stmt sn_schedule_put_joined(sn_module *m, sn_kern k, sn_cursor at, const sn_comb *combs, uint32_t n_combs,
                                const sn_joined_part *part, uint32_t n);
 /* Teams of blocks that share a row, of which the first two nests are a sum and squares, exchange both at once (meet_once.c): behind the first, bound
