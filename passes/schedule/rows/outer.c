@@ -207,11 +207,11 @@ static void bound_registers(const sn_target *t, const sn_schedule_shape *sh, con
     if (blocks > 1) sc->min_blocks = (uint32_t)blocks;
 }
 
-/* Others have as many blocks as there are registers for: where nobody says how many there will be, the assembler has some of the loads wait for
- * the first ones (of halves, 4 of 8). */
+/* Others, of one number a column, have as many blocks as there are registers for: where nobody says how many there will be, the assembler has some
+ * of the loads wait for the first ones (of halves, 4 of 8). */
 static void keep_loads_together(const sn_target *t, const sn_schedule_shape *sh, const columns *co, sn_sched *sc) {
     int64_t threads = (int64_t)sc->block_x * sc->block_y, there = sn_ceil_div(blocks_of(sh, sc), t->units);
-    if (sc->min_blocks || !co->bytes || co->weighed || sc->unroll < 2) return;
+    if (sc->min_blocks || !co->bytes || co->weighed || co->states > 1 || sc->unroll < 2) return;
     int64_t blocks = SN_FILE_REGS / (registers_of(co, sc) * threads);
     if (blocks > there) blocks = there;
     if (blocks > t->unit_blocks) blocks = t->unit_blocks;
