@@ -10,7 +10,7 @@
  *
  *     softmax(q * k) * v                       ->  (softmax(padded(q) * padded(k)) * padded(v)) without what was added: heads that no access divides
  *
- * Legality: equal but for rounding, where nothing overflows that need not; a row that counts as 0 is 0 beside infinite v, too. Done only where
+ * Legality: equal but for rounding, where nothing overflows that need not, nor vanishes (exponentials without a maximum, of rows that a mask may hide as a whole, stay as they are); a row that counts as 0 is 0 beside infinite v, too. Done only where
  * what results is an attention of sizes that some class takes: a division of weights is more work than one of results. Relies on composites being
  * decomposed. Cost: a look at each product and what its left operand is; where a form fits, one at the attention.
  */
@@ -22,6 +22,8 @@
 
 #include <math.h>
 #include <string.h>
+
+enum { STEPS = 6 }; /* of element-wise nodes that scores are looked for behind */
 
 static const sn_node_rec *node(const sn_module *m, sn_nd x) { return sn_node_get(m, x); }
 
@@ -124,7 +126,7 @@ static bool is_shifted(const sn_module *m, sn_nd x) {
     return n->op == SN_OP_SUB && is_of_rows(m, n->in[1], &n->type);
 }
 
-/* Has x low numbers in place of scores, or added to them, so that the exponentials of a whole row may be 0? Then it is nan, not a mean. */
+/* Are some scores of x low numbers, so that the exponentials of a whole row may be 0? Then it is nan, and of a softmax a mean. */
 static bool may_vanish(const sn_module *m, sn_nd x, uint32_t steps) {
     const double LOW = -80; /* far above where e^x is 0 in f32 */
     const sn_node_rec *n = node(m, x = below(m, x));
@@ -159,7 +161,7 @@ static sn_nd of_log_sum(const sn_module *m, sn_nd e) {
     if (node(m, of)->op != SN_OP_EXP) return (sn_nd){0};
     of = below(m, node(m, of)->in[0]);
     if (!c.i) { /* x may be y - c itself */
-        bool same = sn_nd_eq(of, x) && (is_shifted(m, x) || !may_vanish(m, x, 6));
+        bool same = sn_nd_eq(of, x) && (is_shifted(m, x) || !may_vanish(m, x, STEPS));
         return same ? x : (sn_nd){0};
     }
     const sn_node_rec *shifted = node(m, of);
@@ -206,7 +208,6 @@ static sn_nd reshaped(sn_module *m, sn_nd x, const sn_type *all, const sn_type *
 
 /* Scores, where a reshape in front of them hides the keys that their product has; found: what came of each node, which may be shared. */
 static sn_nd with_whole_keys(sn_module *m, sn_nd scores, sn_nd *found) {
-    enum { STEPS = 6 };
     const sn_node_rec *n = node(m, scores);
     if (found[scores.i].i) return found[scores.i];
     found[scores.i] = scores;
@@ -366,7 +367,7 @@ static sn_nd form_of_product(sn_pass_ctx *cx, sn_nd x) {
         return sn_nd_eq(x, y) && node(m, w)->op == SN_OP_WHERE ? hidden_again(cx, x) : y;
     }
     if (node(m, w)->op == SN_OP_EXP) of = of_log_sum(m, w);
-    if (!of.i && (of = of_quotient(m, w)).i && (is_shifted(m, of) || may_vanish(m, of, 6))) of = (sn_nd){0};
+    if (!of.i && (of = of_quotient(m, w)).i && (is_shifted(m, of) || may_vanish(m, of, STEPS))) of = (sn_nd){0};
     if (of.i) return by_weights(cx, x, softmax(m, of));
     bool divides = node(m, w)->op == SN_OP_DIV;
     if (!divides || sn_attention_find(&at, &why_not, m, cx->scratch, x) || !at.scores.i || at.rows || at.sink) return x;

@@ -70,7 +70,7 @@ static int64_t steps_of(const sn_module *m, sn_stmt s) {
 
 /* Is the sum longer than a group has results, or nearly so, as in a gradient of weights? Then rows may be few: its operands would be read once for each
  * of these. */
-static bool is_gradient(const sn_module *m, const sn_chain *outer, int64_t groups) {
+static bool has_long_sums(const sn_module *m, const sn_chain *outer, int64_t groups) {
     enum { NEARLY = 8 };
     int64_t results = 1, extent;
     for (uint32_t i = 0; i < outer->n; i++) {
@@ -85,7 +85,7 @@ static bool split(sn_module *m, const sn_chain *outer, sn_stmt s) {
     int64_t extent, group = find_group(m, s, sn_ix_axis(m, o));
     const char *name = sn_axis_get(m, o)->name;
     bool whole = sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && group && extent % group == 0 && extent > group;
-    if (!whole || (2 * group <= SN_PRODUCT_LEAST && !is_gradient(m, outer, extent / group))) return false;
+    if (!whole || (2 * group <= SN_PRODUCT_LEAST && !has_long_sums(m, outer, extent / group))) return false;
     sn_axis both[2] = {sn_axis_new(m, sn_strf(&m->arena, "%sg", name), sn_ix_const(m, extent / group)),
                        sn_axis_new(m, name, sn_ix_const(m, group))};
     sn_ix with = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, both[0]), group), sn_ix_axis(m, both[1]));
