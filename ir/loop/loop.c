@@ -410,6 +410,12 @@ sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound) {
     return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_IN, .ix = e, .bound = bound});
 }
 
+sn_val sn_put_mask_in(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent) {
+    if (sn_ix_in(m, e, sn_ix_const(m, extent))) return mask;
+    sn_val test = sn_put_in(m, at, e, sn_ix_const(m, extent));
+    return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
+}
+
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e) {
     return put_value(m, at, &(sn_stmt_rec){.op = SN_LOP_LOAD, .buf = b, .ix = e});
 }

@@ -250,6 +250,8 @@ sn_val sn_put_cast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x);    /* 
 sn_val sn_put_bitcast(sn_module *m, sn_cursor at, sn_dtype dtype, sn_val x); /* as cast */
 sn_val sn_put_index(sn_module *m, sn_cursor at, sn_dtype dtype, sn_ix e);
 sn_val sn_put_in(sn_module *m, sn_cursor at, sn_ix e, sn_ix bound);
+/* The mask, if there is one, where e lies in 0 .. extent - 1 too: `mask` itself where that always holds. */
+sn_val sn_put_mask_in(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent);
 /* position: 0, 1, 2, ... over the iterations of the loops around it, whose axes it names (invariant L18). */
 sn_val sn_put_accum(sn_module *m, sn_cursor at, sn_comb comb, sn_val x, sn_ix position, bool exclusive);
 sn_val sn_put_load(sn_module *m, sn_cursor at, sn_buf b, sn_ix e);

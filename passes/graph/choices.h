@@ -6,6 +6,7 @@
 
 #include "ir/graph/conv.h"
 #include "ir/loop/mma.h"
+#include "passes/base/constants.h"
 #include "passes/base/pass.h"
 
 enum {

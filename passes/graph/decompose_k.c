@@ -72,7 +72,7 @@ static double cycles(const sn_choice_question *q, double parts) {
     product = product > misplaced ? product : misplaced;
     if (product < multiplying(q, parts)) product = multiplying(q, parts);
     if (parts <= 1) return product;
-    return product + 2 * parts * partial_bytes(q->product) / (rate * t->units) + SN_CHOICE_LAUNCH;
+    return product + 2 * parts * partial_bytes(q->product) / (rate * t->units) + SN_LAUNCH;
 }
 
 /* ---- parts ---- */

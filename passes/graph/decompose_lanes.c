@@ -70,7 +70,7 @@ static bool is_short(const sn_pass_ctx *cx, const sn_type *a, const sn_type *b, 
     if (!sn_type_static(cx->m, a, &first) || !sn_type_static(cx->m, b, &second)) return false;
     double loads = 2.0 * (double)elements * (double)depth / (SN_LANES_LOADS * t->units);
     double bytes = 2.0 * ((double)first + (double)second) * sn_dtype_bytes(a->dtype);
-    return loads <= bytes / (t->units * t->cycle_bytes) + SN_LANES_LAUNCH;
+    return loads <= bytes / (t->units * t->cycle_bytes) + SN_LAUNCH;
 }
 
 sn_nd sn_dec_lanes(sn_pass_ctx *cx, sn_nd x) {

@@ -199,7 +199,7 @@ static bool is_patches(const shape *s) {
 static double conversion_cycles(const sn_target *t, const shape *s, const int64_t *size) {
     double bytes = sn_dtype_bytes(s->dtype);
     for (uint32_t k = 0; k < s->rank; k++) bytes *= (double)size[k];
-    return 2 * bytes / ((double)t->cycle_bytes * t->units) + SN_CHOICE_LAUNCH;
+    return 2 * bytes / ((double)t->cycle_bytes * t->units) + SN_LAUNCH;
 }
 
 /* Of the threads that do windows of groups without matrix instructions. */
@@ -306,7 +306,7 @@ typedef struct ways {
 } ways;
 
 /* A gradient of weights, whose sum goes over pixels: more taps than results. */
-static bool is_gradient(const shape *s) { return s->taps > s->result[0] * s->pixels; }
+static bool is_weight_gradient(const shape *s) { return s->taps > s->result[0] * s->pixels; }
 
 /* Blocks that share the sums of a tile, where tiles are few and sums long, as of gradients of weights. */
 static int64_t parts_of(const sn_target *t, const sn_product *p) {
@@ -331,7 +331,7 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
     int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
     p.batch *= parts, p.k = whole(p.k, parts);
     double threads = s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1);
-    if (s->g.groups > 1 && !is_gradient(s)) threads = windows_cycles(cx->target, s);
+    if (s->g.groups > 1 && !is_weight_gradient(s)) threads = windows_cycles(cx->target, s);
     return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
 }
 
@@ -419,7 +419,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
-    if (is_gradient(&s)) {
+    if (is_weight_gradient(&s)) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
         bool fills = s.g.groups == 1 || fills_lines(&s);
         return is_dense(&s) && fills && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;

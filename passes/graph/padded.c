@@ -180,8 +180,7 @@ double sn_choice_padded_cycles(const sn_choice_question *q) {
     if (!mma || !has_tiles(q->product)) return 0;
     double copies = 0, memory = (double)q->target->cycle_bytes * q->target->units;
     for (int i = 0; i < 2; i++)
-        if (o[i].copied && !is_constant(q->m, o[i].node, 0))
-            copies += 2 * bytes_of(&o[i].at) / memory + SN_CHOICE_LAUNCH;
+        if (o[i].copied && !is_constant(q->m, o[i].node, 0)) copies += 2 * bytes_of(&o[i].at) / memory + SN_LAUNCH;
     return copies + sn_choice_cycles_by_boxes(q, o->at.dtype, mma);
 }
 

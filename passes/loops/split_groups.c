@@ -71,13 +71,12 @@ static int64_t steps_of(const sn_module *m, sn_stmt s) {
 /* Is the sum longer than a group has results, or nearly so, as in a gradient of weights? Then rows may be few: its operands would be read once for each
  * of these. */
 static bool has_long_sums(const sn_module *m, const sn_chain *outer, int64_t groups) {
-    enum { NEARLY = 8 };
     int64_t results = 1, extent;
     for (uint32_t i = 0; i < outer->n; i++) {
         if (!sn_ix_is_const(m, sn_stmt_extent(m, outer->at[i]), &extent)) return false;
         results = sn_mul_clamped(results, extent);
     }
-    return NEARLY * steps_of(m, outer->at[outer->n - 1]) > results / groups;
+    return SN_LONG_SUMS * steps_of(m, outer->at[outer->n - 1]) > results / groups;
 }
 
 static bool split(sn_module *m, const sn_chain *outer, sn_stmt s) {

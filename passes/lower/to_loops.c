@@ -429,7 +429,7 @@ static void decide_repeated(sn_lower *lw, sn_nd x) {
         sn_lower_node *info = &lw->nodes[in.i];
         double again = elements_of(lw, x) - elements_of(lw, in), work = info->ops + (info->slow ? SN_REALIZE_SLOW : 0);
         bool computed = !info->realized && !info->within && sn_node_is_elementwise(sn_node_get(lw->m, in));
-        info->realized |= computed && again * work > (double)SN_REALIZE_LAUNCH * LANES * t->units;
+        info->realized |= computed && again * work > (double)SN_LAUNCH * LANES * t->units;
     }
 }
 

@@ -504,7 +504,7 @@ static void put_rest(binder *b, sn_cursor at) {
     sn_val inverse = sn_put_load(m, at, b->growth, slot);
     e.v = sn_open_loop(b->m, &at, "v", p.lanes, SN_AXIS_VECTOR);
     sn_ix column = column_at(b, of_v, e.v);
-    sn_val mask = sn_host_test(b->m, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
+    sn_val mask = sn_put_mask_in(b->m, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, of_v, p.lanes)), p.lanes);
     states[3] = sn_put_load(m, at, sums, pl->across ? sn_ix_fma(b->m, slots(b), column, slot) : in_sums(b, &p, &s, e));
     sn_contraction_copier c = at_place(b, at, row, column, (sn_ix){0});
     for (uint32_t i = 0; i < SN_COUNT(states); i++)

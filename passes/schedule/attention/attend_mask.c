@@ -54,19 +54,18 @@ static bool holds(const sn_attend *a, sn_dtype dtype, sn_ix e) {
 }
 
 /* A value of i32 or i64 as an index expression; none: it is no such thing. */
-static sn_ix number_of(const sn_attend *a, sn_val v) {
+static sn_ix index_of(const sn_attend *a, sn_val v) {
     const sn_stmt_rec *r = def_of(a, v);
     sn_module *m = a->m;
     sn_ix e = {0}, x, y;
     if (r->op == SN_LOP_INDEX && !sn_ix_uses_vals(m, r->ix)) e = r->ix;
     if (r->op == SN_LOP_CONST && sn_is_integral(r->dtype)) e = sn_ix_const(m, r->i);
-    if (r->op == SN_LOP_CAST && sn_is_integral(sn_val_get(m, r->in[0])->dtype)) e = number_of(a, r->in[0]);
-    if (r->op == SN_LOP_FLOORDIV && (x = number_of(a, r->in[0])).i && (y = number_of(a, r->in[1])).i) {
+    if (r->op == SN_LOP_CAST && sn_is_integral(sn_val_get(m, r->in[0])->dtype)) e = index_of(a, r->in[0]);
+    if (r->op == SN_LOP_FLOORDIV && (x = index_of(a, r->in[0])).i && (y = index_of(a, r->in[1])).i) {
         int64_t by;
         if (sn_ix_is_const(m, y, &by) && by > 0) e = sn_ix_divc(m, x, by);
     }
-    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = number_of(a, r->in[0])).i &&
-        (y = number_of(a, r->in[1])).i)
+    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = index_of(a, r->in[0])).i && (y = index_of(a, r->in[1])).i)
         e = r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
     return e.i && holds(a, r->dtype, e) ? e : (sn_ix){0};
 }
@@ -127,7 +126,7 @@ static sn_ix of_key(const sn_attend *a, sn_ix e) {
 /* What is not negative where a comparison of integers holds, or, not `seen`, where it does not. */
 static sn_ix compared(const sn_attend *a, const sn_stmt_rec *r, bool seen) {
     sn_module *m = a->m;
-    sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
+    sn_ix x = index_of(a, r->in[0]), y = index_of(a, r->in[1]);
     if (!x.i || !y.i) return (sn_ix){0};
     bool less = r->op == SN_LOP_LT || r->op == SN_LOP_LE, strict = r->op == SN_LOP_LT || r->op == SN_LOP_GT;
     if (!seen) less = !less, strict = !strict;
@@ -136,7 +135,7 @@ static sn_ix compared(const sn_attend *a, const sn_stmt_rec *r, bool seen) {
 
 /* Where both are the same number. */
 static uint32_t equal(sn_ix *e, const sn_attend *a, const sn_stmt_rec *r) {
-    sn_ix x = number_of(a, r->in[0]), y = number_of(a, r->in[1]);
+    sn_ix x = index_of(a, r->in[0]), y = index_of(a, r->in[1]);
     if (!x.i || !y.i) return 0;
     e[0] = of_key(a, sn_ix_sub(a->m, x, y));
     e[1] = of_key(a, sn_ix_sub(a->m, y, x));
@@ -150,7 +149,7 @@ static uint32_t near(sn_ix *e, const sn_attend *a, const sn_stmt_rec *r, bool se
     if (!seen) less = !less, strict = !strict;
     const sn_stmt_rec *size = def_of(a, r->in[less ? 0 : 1]);
     if (size->op != SN_LOP_ABS) return 0;
-    sn_ix x = number_of(a, size->in[0]), y = number_of(a, r->in[less ? 1 : 0]);
+    sn_ix x = index_of(a, size->in[0]), y = index_of(a, r->in[less ? 1 : 0]);
     if (!x.i || !y.i) return 0;
     e[0] = of_key(a, sn_ix_addc(m, sn_ix_sub(m, y, x), strict ? -1 : 0));
     e[1] = of_key(a, sn_ix_addc(m, sn_ix_add(m, y, x), strict ? -1 : 0));

@@ -32,11 +32,4 @@ static inline sn_cursor sn_host_if(sn_module *m, sn_kern k, sn_cursor at, sn_ix 
     return sn_at_end(k, sn_put_if(m, at, e, sn_ix_const(m, bound)));
 }
 
-/* The same as a mask, beside `mask`. */
-static inline sn_val sn_host_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t bound) {
-    if (sn_ix_in(m, e, sn_ix_const(m, bound))) return mask;
-    sn_val test = sn_put_in(m, at, e, sn_ix_const(m, bound));
-    return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
-}
-
 #endif

@@ -444,9 +444,8 @@ static bool has_steps(const sn_schedule_shape *sh, const sn_module *m) {
 /* On the CPU: vectors of `lanes` that a thread has abreast, so that steps which wait for one another fill the machine. Those of many operations
  * have enough to do by themselves, and fill registers; bytes have as many lanes as there may be. */
 static uint32_t vectors_abreast(const sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t lanes) {
-    enum { MOST = 4, FEW_OPS = 12, MORE_OPS = 48 };
-    if (cx->target->is_gpu || !has_steps(sh, cx->m) || sh->ops > MORE_OPS) return 1;
-    uint32_t vectors = sh->ops > FEW_OPS ? MOST / 2 : MOST;
+    if (cx->target->is_gpu || !has_steps(sh, cx->m) || sh->ops > SN_HOST_ABREAST_MOST) return 1;
+    uint32_t vectors = sh->ops > SN_HOST_ABREAST_FEW ? SN_HOST_ABREAST / 2 : SN_HOST_ABREAST;
     int64_t row = sn_last_outer_extent(cx, sh);
     while (vectors > 1 && lanes * vectors > cx->target->vector_bytes) vectors /= 2;
     while (vectors > 1 && (row % (lanes * vectors) || sh->rows < (int64_t)(lanes * vectors) * cx->target->units))

@@ -162,9 +162,8 @@ bool sn_contract_is_narrow(sn_pass_ctx *cx, sn_kern k) {
 /* Would rows of a reduction read the operands again and again, with few rows, too? Taps of a gradient of weights that read the same pixels:
  * its sums are longer than its results are many. Less so where threads multiply. */
 static bool rereads_pixels(const sn_contract *ct, int64_t side) {
-    enum { LEAST = 2, LEAST_PLAIN = 4 };
     return sn_contraction_is_masked(ct->m, &ct->c) && ct->c.k > sn_mul_clamped(ct->c.m, ct->c.n) &&
-           side >= (ct->mma ? LEAST : LEAST_PLAIN);
+           side >= (ct->mma ? SN_CONTRACT_TAPS : SN_CONTRACT_TAPS_PLAIN);
 }
 
 /* Threads bring the operands. Products that are no wider than a few rows or columns have no use for tiles, unless

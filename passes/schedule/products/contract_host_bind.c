@@ -336,9 +336,9 @@ static void put_epilogue(binder *b, sn_cursor at, const block *bl) {
     e.j = open_columns(b, &at);
     sn_ix column = sn_ix_add(m, bl->column, e.j);
     sn_val mask =
-        sn_host_test(b->m, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, bl->jb, pl->width)), pl->width);
+        sn_put_mask_in(b->m, at, (sn_val){0}, sn_ix_sub(m, column, sn_ix_scale(m, bl->jb, pl->width)), pl->width);
     column = sn_ix_add(m, b->column, column);
-    mask = sn_host_test(b->m, at, mask, sn_ix_sub(m, column, b->old_column), pl->tile_n);
+    mask = sn_put_mask_in(b->m, at, mask, sn_ix_sub(m, column, b->old_column), pl->tile_n);
     sn_contraction_copier p = place_at(b, at, row, column, (sn_ix){0});
     sn_val result = sn_stmt_get(m, b->c->top)->result;
     for (uint32_t s = 0; s < b->c->n_states; s++)

@@ -262,7 +262,7 @@ static void choose_across(sn_sched *sc, const sn_contract_rows *r, sn_pass_ctx *
 
 /* A gradient of weights of single channels: sums longer than results are many, over pixels that taps share. A row of a reduction does better, whose
  * lanes lie along the pixels. */
-static bool is_gradient(const sn_contract_rows *r, const sn_module *m) {
+static bool shares_pixels(const sn_contract_rows *r, const sn_module *m) {
     return r->c.m == 1 && sn_contraction_is_masked(m, &r->c) && r->c.k > r->c.n;
 }
 
@@ -294,7 +294,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_sched sc = *pinned;
     if (!sn_contract_rows_find(&r, &why_not, cx, k)) return SN_OK;
     bool open = pinned->cls == SN_SCHED_NONE;
-    if (open && is_gradient(&r, cx->m)) return SN_OK;
+    if (open && shares_pixels(&r, cx->m)) return SN_OK;
     int64_t least = r.c.m > 1 ? SN_ROWS_SHARED_STEPS : SN_ROWS_STEPS;
     if (!r.bytes || (open && (r.c.n < SN_ROWS_COLUMNS || r.c.k < least))) return SN_OK;
     sc.cls = SN_SCHED_CONTRACT;

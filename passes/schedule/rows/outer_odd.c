@@ -14,8 +14,6 @@
 
 #include "passes/schedule/base/figures.h"
 
-enum { LEAST_ROW = 64, LEAST_COUNT = 8, WIDEST = 2 };
-
 uint32_t sn_schedule_odd_lanes(uint32_t bytes) { return SN_WIDENED_LANES / bytes; }
 
 static bool is_sum(const sn_module *m, sn_stmt nest) {
@@ -25,9 +23,9 @@ static bool is_sum(const sn_module *m, sn_stmt nest) {
 
 bool sn_schedule_odd_columns(sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t bytes) {
     sn_module *m = cx->m;
-    if (!cx->target->is_gpu || sh->n_nests != 1 || !bytes || bytes > WIDEST || !sh->outer.n) return false;
+    if (!cx->target->is_gpu || sh->n_nests != 1 || !bytes || bytes > SN_ODD_BYTES || !sh->outer.n) return false;
     int64_t row = sn_last_outer_extent(cx, sh), c;
-    if (row < LEAST_ROW || sn_pow2_divisor(row) * bytes >= SN_WORD || sh->max_count < LEAST_COUNT) return false;
+    if (row < SN_ODD_COLUMNS || sn_pow2_divisor(row) * bytes >= SN_WORD || sh->max_count < SN_ODD_ROWS) return false;
     if (bytes > 1 && !is_sum(m, sh->nests[0].top)) return false;
     sn_axis columns = sn_stmt_axis(m, sh->body);
     sn_stmt top = sh->nests[0].top, end = sn_stmt_walk_skip(m, top);

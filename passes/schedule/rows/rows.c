@@ -448,13 +448,12 @@ static uint32_t most_each(const rows *ro) {
 /* Threads of a row that stays in registers are as many warps as it takes, not a power of two of them, where a multiprocessor has more rows at a
  * time for it. */
 static void spare_threads(const sn_target *t, const rows *ro, sn_sched *sc) {
-    enum { FEWEST = 4 * SN_WARP };
     uint32_t n = vectors_per_thread(ro, sc), most = sn_least(SN_ROW_VECTORS, most_each(ro) / sc->vector);
     int64_t reach = row_reach(ro, sc);
     if (!ro->kept || !has_room(ro) || sc->vector * ro->bytes < t->vector_bytes) return;
     for (uint32_t u = n; u <= most; u++) {
         uint32_t x = (uint32_t)sn_ceil_div(reach, (int64_t)u * sc->vector * SN_WARP) * SN_WARP;
-        if (x < FEWEST || ro->sh->rows * x < (int64_t)t->units * SN_IDLE_THREADS) continue;
+        if (x < SN_SPARE_THREADS || ro->sh->rows * x < (int64_t)t->units * SN_IDLE_THREADS) continue;
         if (SN_ROW_RESIDENT / x > SN_ROW_RESIDENT / sc->block_x) sc->block_x = x;
     }
 }

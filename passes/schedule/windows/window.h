@@ -118,8 +118,6 @@ void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val 
 bool sn_window_is_of_plane(const sn_window *w, sn_stmt s);
 /* Copies what the body stores of the result at the copier's place, where its mask holds. */
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w);
-/* The mask, where e is in [0, extent) too; none where that always is. */
-sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent);
 /* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as possible, which
  * may be more turns in all. The number of the turn. */
 int64_t sn_window_all_turns(int64_t turns);

@@ -66,7 +66,7 @@ static sn_val put_place_test(binding *b, sn_cursor at, sn_val mask, const sn_win
                              sn_ix place) {
     int64_t places = sn_window_places(l, l->windows);
     if (!l->there) return mask;
-    return sn_window_put_test(b->m, at, mask, sn_ix_fma(b->m, l->step, window, place), places);
+    return sn_put_mask_in(b->m, at, mask, sn_ix_fma(b->m, l->step, window, place), places);
 }
 
 static bool tests(const binding *b, sn_val mask, const sn_window_line *l) {
@@ -85,7 +85,7 @@ static void set_places(binding *b, sn_contraction_copier *c, sn_ix line, sn_ix p
 static sn_val put_inside(binding *b, sn_cursor at, sn_ix line, sn_ix place) {
     const sn_window *w = &b->b.w;
     sn_val own = b->b.image.i ? b->b.mask : (sn_val){0};
-    sn_val mask = sn_window_put_test(b->m, at, b->inside, line, b->b.lines);
+    sn_val mask = sn_put_mask_in(b->m, at, b->inside, line, b->b.lines);
     if (!tests(b, own, &w->row)) mask = put_place_test(b, at, mask, &w->row, b->row, line);
     if (!tests(b, own, &w->column)) mask = put_place_test(b, at, mask, &w->column, b->column, place);
     return mask;
@@ -172,7 +172,7 @@ static void put_image(binding *b, sn_cursor at) {
     sn_ix place = sn_ix_addc(b->m, sn_ix_scale(b->m, piece, b->b.piece), -b->b.lead);
     sn_val inside = {0};
     sn_stmt threads = sn_stmt_get(b->m, pipe.parent)->last;
-    if (b->b.at_hand > 1) inside = sn_window_put_test(b->m, at, inside, step, b->b.at_hand);
+    if (b->b.at_hand > 1) inside = sn_put_mask_in(b->m, at, inside, step, b->b.at_hand);
     b->inside = inside;
     sn_ix lane = sn_open_loop(b->m, &at, "v", b->b.piece, SN_AXIS_VECTOR);
     sn_val x = sn_bands_put_element(b, at, step_of(b, step), line, place, lane);
@@ -198,7 +198,7 @@ static sn_ix flipped(binding *b, const sn_window_line *l, sn_ix number) {
 sn_val sn_bands_put_taps(binding *b, sn_contraction_copier *c, sn_ix row, sn_ix place) {
     const sn_window *w = &b->b.w;
     int64_t by = llabs(w->column.dilation);
-    sn_val mask = sn_window_put_test(b->m, c->at, (sn_val){0}, place, b->b.reach);
+    sn_val mask = sn_put_mask_in(b->m, c->at, (sn_val){0}, place, b->b.reach);
     if (by > 1) mask = both(b, c->at, mask, sn_put_in(b->m, c->at, sn_ix_modc(b->m, place, by), sn_ix_const(b->m, 1)));
     sn_window_set_tap(c, w, &w->row, flipped(b, &w->row, row));
     sn_window_set_tap(c, w, &w->column, tap_at(b, &w->column, place));
@@ -313,11 +313,11 @@ static bool stores_pairs(binding *b) {
 
 sn_val sn_bands_put_window_test(binding *b, sn_cursor at, sn_ix row, sn_ix tested) {
     const sn_window *w = &b->b.w;
-    sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, b->b.rows);
-    if (b->b.grid[2] > 1) mask = sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->row, row), w->row.windows);
-    mask = sn_window_put_test(b->m, at, mask, tested, b->b.columns);
+    sn_val mask = sn_put_mask_in(b->m, at, (sn_val){0}, row, b->b.rows);
+    if (b->b.grid[2] > 1) mask = sn_put_mask_in(b->m, at, mask, sn_ix_add(b->m, b->row, row), w->row.windows);
+    mask = sn_put_mask_in(b->m, at, mask, tested, b->b.columns);
     if (b->b.grid[3] == 1) return mask;
-    return sn_window_put_test(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
+    return sn_put_mask_in(b->m, at, mask, sn_ix_add(b->m, b->column, tested), w->column.windows);
 }
 
 void sn_bands_set_window(binding *b, sn_contraction_copier *c, sn_ix row, sn_ix column) {

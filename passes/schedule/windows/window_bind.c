@@ -445,8 +445,8 @@ static sn_val put_result_mask(binding *b, sn_cursor at, const result_at *o) {
     const sn_window *w = &b->w;
     sn_ix row = sn_ix_fma(b->m, b->p.rows, b->block[1], o->row),
           column = sn_ix_fma(b->m, b->p.columns, b->block[2], o->column);
-    sn_val mask = sn_window_put_test(b->m, at, (sn_val){0}, row, w->row.windows);
-    return sn_window_put_test(b->m, at, mask, column, w->column.windows);
+    sn_val mask = sn_put_mask_in(b->m, at, (sn_val){0}, row, w->row.windows);
+    return sn_put_mask_in(b->m, at, mask, column, w->column.windows);
 }
 
 /* What the body stores of the result whose states are in `states` at `from`. */

@@ -95,8 +95,8 @@ static void put_patch(binding *b, sn_cursor at) {
     sn_window_set_line(&c, w, &w->column, sn_ix_scale(b->m, b->task[2], t->columns), q);
     sn_ix row = sn_ix_fma(b->m, t->rows * w->row.step, b->task[1], p);
     sn_ix column = sn_ix_fma(b->m, t->columns * w->column.step, b->task[2], q);
-    c.mask = sn_window_put_test(b->m, at, c.mask, row, sn_window_places(&w->row, w->row.windows));
-    c.mask = sn_window_put_test(b->m, at, c.mask, column, sn_window_places(&w->column, w->column.windows));
+    c.mask = sn_put_mask_in(b->m, at, c.mask, row, sn_window_places(&w->row, w->row.windows));
+    c.mask = sn_put_mask_in(b->m, at, c.mask, column, sn_window_places(&w->column, w->column.windows));
     sn_val x = sn_contraction_copy(&c, w->value);
     sn_put_store(b->m, at, b->patch, patch_index(b, step_number(b, steps), p, q), x);
 }
@@ -236,10 +236,10 @@ static void put_rest(binding *b, sn_cursor at) {
     if (w->row.there) sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->row.outer]), row);
     sn_window_set_axis(&c, sn_stmt_axis(b->m, w->sh->outer.at[w->column.outer]), column);
     /* Rows and columns of this patch alone: the next one's are another task's. */
-    c.mask = sn_window_put_test(b->m, at, c.mask, row_of(b, &o), b->t.rows);
-    c.mask = sn_window_put_test(b->m, at, c.mask, row, w->row.windows);
-    c.mask = sn_window_put_test(b->m, at, c.mask, column_of(b, &o), b->t.columns);
-    c.mask = sn_window_put_test(b->m, at, c.mask, column, w->column.windows);
+    c.mask = sn_put_mask_in(b->m, at, c.mask, row_of(b, &o), b->t.rows);
+    c.mask = sn_put_mask_in(b->m, at, c.mask, row, w->row.windows);
+    c.mask = sn_put_mask_in(b->m, at, c.mask, column_of(b, &o), b->t.columns);
+    c.mask = sn_put_mask_in(b->m, at, c.mask, column, w->column.windows);
     for (uint32_t i = 0; i < red->n_results; i++)
         sn_contraction_becomes(&c, sn_result(red, i), sn_put_load(b->m, at, (b->runs ? b->total : b->acc)[i], e));
     sn_window_put_stores(&c, w);

@@ -74,7 +74,7 @@ static turn open_turn(binding *b, sn_cursor *at) {
     sn_ix x, number = sn_bands_open_turns(&x, &b->of, at, of_part * chunks), rest = number;
     turn t = {.chunk = sn_ix_const(m, 0)};
     if (chunks > 1) t.chunk = sn_ix_divc(m, number, of_part), rest = sn_ix_modc(m, number, of_part);
-    b->of.inside = chunks > 1 ? sn_window_put_test(m, *at, (sn_val){0}, t.chunk, chunks) : (sn_val){0};
+    b->of.inside = chunks > 1 ? sn_put_mask_in(m, *at, (sn_val){0}, t.chunk, chunks) : (sn_val){0};
     t.line = sn_ix_divc(m, rest, of_line);
     sn_ix pair = sn_ix_modc(m, rest, of_line);
     t.place = sn_ix_addc(m, sn_ix_scale(m, pair, by), -of->lead);

@@ -121,7 +121,7 @@ static void put_turned(binding *b, sn_cursor at) {
     if (b->p.phases > 1) chunk = sn_ix_modc(m, chunk, sn_pixels_chunks(b)), rest = sn_ix_modc(m, number, of_part);
     sn_ix line = sn_ix_divc(m, rest, of_line), place = sn_ix_modc(m, rest, of_line);
     b->of.inside =
-        sn_pixels_chunks(b) > 1 ? sn_window_put_test(m, at, (sn_val){0}, chunk, sn_pixels_chunks(b)) : (sn_val){0};
+        sn_pixels_chunks(b) > 1 ? sn_put_mask_in(m, at, (sn_val){0}, chunk, sn_pixels_chunks(b)) : (sn_val){0};
     sn_cursor in = at;
     sn_ix c = sn_open_loop(m, &in, "c", SN_BAND, SN_AXIS_UNROLL);
     sn_val value = sn_pixels_put_element(b, in, chunk, c, line, place, sn_ix_const(m, 0));
@@ -190,7 +190,7 @@ static void put_weights(binding *b, sn_cursor at) {
     sn_ix chunk = sn_ix_divc(m, image, p->phases), phase = sn_ix_modc(m, image, p->phases);
     sn_ix step = step_of(b, &planes, chunk, channel);
     /* No branch, so that what turns load is on its way together. */
-    sn_val inside = sn_window_put_test(m, at, (sn_val){0}, number, all), mask = inside;
+    sn_val inside = sn_put_mask_in(m, at, (sn_val){0}, number, all), mask = inside;
     column = sn_ix_modc(m, column, columns);
     sn_ix plane = p->pairs ? sn_pairs_plane(b, column) : column;
     if (p->joined > 1) {
@@ -205,7 +205,7 @@ static void put_weights(binding *b, sn_cursor at) {
     row = sn_ix_fma(m, p->down, row, sn_ix_divc(m, phase, along));
     if (p->pairs) place = sn_pairs_place(b, sn_ix_modc(m, phase, along), column, place);
     else if (p->across > 1) place = sn_ix_fma(m, p->across, place, sn_ix_modc(m, phase, p->across));
-    mask = sn_window_put_test(m, at, mask, row, of->w.row.taps);
+    mask = sn_put_mask_in(m, at, mask, row, of->w.row.taps);
     mask = both(m, at, mask, sn_bands_put_taps(&b->of, &c, row, place));
     c.mask = mask;
     sn_val value = sn_bands_put_half(&b->of, &c, of->weight);
@@ -291,11 +291,11 @@ static spot spot_of(binding *b, sn_ix x, sn_ix h, sn_ix e) {
 sn_val sn_pixels_put_inside(binding *b, sn_cursor at, sn_val mask, const spot *s) {
     const sn_window_bands *of = &b->p.b;
     sn_module *m = b->of.m;
-    mask = sn_window_put_test(m, at, mask, s->row, of->rows);
-    mask = sn_window_put_test(m, at, mask, s->column, of->columns);
-    if (of->grid[2] > 1) mask = sn_window_put_test(m, at, mask, sn_ix_add(m, b->of.row, s->row), of->w.row.windows);
+    mask = sn_put_mask_in(m, at, mask, s->row, of->rows);
+    mask = sn_put_mask_in(m, at, mask, s->column, of->columns);
+    if (of->grid[2] > 1) mask = sn_put_mask_in(m, at, mask, sn_ix_add(m, b->of.row, s->row), of->w.row.windows);
     if (of->grid[3] > 1)
-        mask = sn_window_put_test(m, at, mask, sn_ix_add(m, b->of.column, s->column), of->w.column.windows);
+        mask = sn_put_mask_in(m, at, mask, sn_ix_add(m, b->of.column, s->column), of->w.column.windows);
     return mask;
 }
 
@@ -390,7 +390,7 @@ static void put_lines(binding *b, sn_cursor at, int64_t tile) {
     sn_ix first = sn_ix_scale(m, sn_ix_modc(m, number, of_row), b->p.wide);
     spot s = {.plane = sn_ix_addc(m, plane, tile * SN_BAND), .column = first};
     s.row = sn_ix_divc(m, sn_ix_modc(m, number, of_plane), of_row);
-    sn_val mask = sn_pixels_put_inside(b, at, sn_window_put_test(m, at, (sn_val){0}, plane, SN_BAND), &s);
+    sn_val mask = sn_pixels_put_inside(b, at, sn_put_mask_in(m, at, (sn_val){0}, plane, SN_BAND), &s);
     sn_ix v = sn_open_loop(m, &at, "v", b->p.wide, SN_AXIS_VECTOR);
     s.column = sn_ix_add(m, first, v);
     sn_ix pixel = sn_ix_fma(m, of->groups, s.row, s.column);

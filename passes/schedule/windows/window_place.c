@@ -53,12 +53,6 @@ void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val 
     for (uint32_t i = 0; i < r->n_in; i++) sn_window_copy_others(c, w, r->in[i]);
 }
 
-sn_val sn_window_put_test(sn_module *m, sn_cursor at, sn_val mask, sn_ix e, int64_t extent) {
-    if (sn_ix_in(m, e, sn_ix_const(m, extent))) return mask;
-    sn_val test = sn_put_in(m, at, e, sn_ix_const(m, extent));
-    return mask.i ? sn_put_op2(m, at, SN_LOP_AND, mask, test) : test;
-}
-
 bool sn_window_is_of_plane(const sn_window *w, sn_stmt s) {
     const sn_stmt_rec *r = sn_stmt_get(w->m, s);
     const sn_window_line *lines[] = {&w->row, &w->column};
@@ -71,13 +65,7 @@ bool sn_window_is_of_plane(const sn_window *w, sn_stmt s) {
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w) {
     for (sn_stmt s = sn_region_first(w->m, w->k, w->sh->body); s.i; s = sn_next(w->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(w->m, s);
-        if (!sn_stores(r)) continue;
-        sn_val mask = r->has_mask ? sn_contraction_copy(c, sn_stmt_mask(r)) : c->mask;
-        if (r->has_mask && c->mask.i) mask = sn_put_op2(w->m, c->at, SN_LOP_AND, mask, c->mask);
-        sn_val y = sn_contraction_copy(c, r->in[0]);
-        sn_ix to = sn_contraction_copy_ix(c, r->ix);
-        if (mask.i) sn_put_store_masked(w->m, c->at, r->buf, to, y, mask);
-        else sn_put_store(w->m, c->at, r->buf, to, y);
+        if (sn_stores(r)) sn_contraction_copy_store(c, r, c->mask);
     }
 }
 
