@@ -16,6 +16,7 @@ typedef struct sn_lower_leaf {
 /* What is known of a graph node during lowering. */
 typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
+    uint32_t ways;       /* ... and those that read views of it */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
     bool aligned;         /* once realized, its rows begin at multiples of 16 bytes, with room behind them if need be */
@@ -195,8 +196,9 @@ sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* A scatter that combines. */
 bool sn_lower_combines(const sn_node_rec *n);
-/* The kernel that combines parts of the updates of x: `number` of them, [number, elements of x]; with which combiner. */
-sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd x);
+/* The kernel that combines parts of the updates of x: `number` of them, [number, size], of which each begins with the elements of x; with which
+ * combiner. */
+sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, int64_t *size, sn_lower *lw, sn_nd x);
 
 /* ---- repeat.c ---- */
 

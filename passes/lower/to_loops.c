@@ -433,6 +433,19 @@ static void decide_repeated(sn_lower *lw, sn_nd x) {
     }
 }
 
+/* On a CPU: a concatenation of which parts are computed and which is read in several ways. Who reads it computes an element of each part, and
+ * selects one: stages of a transform, each made of halves of the one before, would double what they compute with each other stage. */
+static bool is_computed_again(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (lw->cx->target->is_gpu || n->op != SN_OP_CONCAT || lw->nodes[x.i].ways < 2) return false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        sn_nd part = n->in[k];
+        while (!lw->nodes[part.i].realized && is_pad_or_view(sn_node_get(lw->m, part))) part = sn_node_get(lw->m, part)->in[0];
+        if (!lw->nodes[part.i].realized && lw->nodes[part.i].ops >= SN_REALIZE_PARTS) return true;
+    }
+    return false;
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -480,6 +493,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
         info->realized = true;
+    if (is_computed_again(lw, x)) info->realized = true;
     if (streams > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined ||
         info->crosses)
         info->realized = true;
@@ -529,6 +543,12 @@ static void count_users(sn_lower *lw) {
         if (joins_rows(lw, (sn_nd){i})) note_flat(lw, n->in[0]);
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) lw->nodes[g->outputs.at[k].node.i].users++;
+    for (uint32_t k = 0; k < g->outputs.n; k++) lw->nodes[g->outputs.at[k].node.i].ways++;
+    for (uint32_t i = g->nodes.count; i-- > 1;) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        uint32_t ways = sn_ops[n->op].cls == SN_OPS_VIEW ? lw->nodes[i].ways : 1;
+        for (uint32_t k = 0; k < n->n_in && live[i]; k++) lw->nodes[n->in[k].i].ways += ways;
+    }
 }
 
 /* ---- buffers ---- */
@@ -693,13 +713,14 @@ static void emit_part(sn_lower *lw, void *user, const sn_ix *index, sn_val *yiel
 static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
-    combined c = {.size = sn_type_numel(m, &n->type)};
-    int64_t number;
-    sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, lw, x);
+    combined c;
+    int64_t number, size;
+    sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, &size, lw, x);
     if (comb == SN_N_COMBS) {
         sn_fail(m->env, SN_ERROR_UNSUPPORTED, "%s: has to be decomposed before to-loops", sn_ops[n->op].name);
         return;
     }
+    c.size = sn_ix_const(m, size);
     sn_lower_begin(lw);
     sn_ix index[SN_MAX_RANK] = {{0}}, parts = sn_ix_const(m, number);
     open_loops(lw, x, index);
