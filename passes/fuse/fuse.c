@@ -381,7 +381,8 @@ static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
     if (fa->in_place || fb->in_place) return "one is a step of what happens to a buffer in place";
     if (ka->section != kb->section) return "a repeat begins or ends between them";
-    if (fa->windowed && fb->windowed) return "each reduces windows, which one class does alone";
+    if (fa->windowed && fb->windowed && !sn_fuse_same_windows(fu->m, fa->k, fb->k))
+        return "each reduces windows of its own, which one class does alone";
     if (fa->constant != fb->constant) return "one of them runs once";
     return headers_differ(ka, kb) ? "their headers differ" : NULL;
 }

@@ -2,9 +2,9 @@
  *
  *     loop i { loop j { %0 = reduce sum r in 5 { load x[1024*i + j + r] } .. } }      j moves by as much as r does, and less far than all of r
  *
- * On a CPU class window copies what windows share once for all of their taps, of one element in one nest. Several in one kernel are
- * for class element, which loads and tests each tap of each of them: five sums over 5 x 5 took three times as long in one
- * kernel as in five. Cost: accesses times axes.
+ * On a CPU class window copies what windows share once for all of their taps, of one place in one nest. Windows of several buffers in one
+ * kernel are for class element, which loads and tests each tap of each of them: five sums over 5 x 5 took three times as long in one
+ * kernel as in five. Those of one buffer (a mean and a variance) are read once. Cost: accesses squared times axes.
  */
 #include "passes/fuse/fuse.h"
 
@@ -27,12 +27,31 @@ static bool is_in_windows(sn_module *m, const sn_chain *outer, const sn_stmt_rec
     return false;
 }
 
+/* The first load in windows behind `s`, if so of that buffer; none: there is none. */
+static sn_stmt next_in_windows(sn_module *m, const sn_chain *outer, sn_stmt s, sn_buf of) {
+    for (; s.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (!sn_loads(r) || sn_ix_uses_vals(m, r->ix) || (of.i && !sn_buf_eq(r->buf, of))) continue;
+        if (is_in_windows(m, outer, r)) return s;
+    }
+    return s;
+}
+
 bool sn_fuse_has_windows(sn_module *m, sn_kern k) {
     sn_chain outer;
     sn_chain_outer(&outer, m, k);
-    for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (sn_loads(r) && !sn_ix_uses_vals(m, r->ix) && is_in_windows(m, &outer, r)) return true;
-    }
-    return false;
+    return next_in_windows(m, &outer, sn_stmt_walk_first(m, k), (sn_buf){0}).i;
 }
+
+/* Is each buffer that a has windows of one that b has windows of, too? */
+static bool has_all_of(sn_module *m, sn_kern b, sn_kern a) {
+    sn_chain outer, of_b;
+    sn_chain_outer(&outer, m, a);
+    sn_chain_outer(&of_b, m, b);
+    sn_stmt s = next_in_windows(m, &outer, sn_stmt_walk_first(m, a), (sn_buf){0});
+    for (; s.i; s = next_in_windows(m, &outer, sn_stmt_walk_next(m, s), (sn_buf){0}))
+        if (!next_in_windows(m, &of_b, sn_stmt_walk_first(m, b), sn_stmt_get(m, s)->buf).i) return false;
+    return true;
+}
+
+bool sn_fuse_same_windows(sn_module *m, sn_kern a, sn_kern b) { return has_all_of(m, b, a) && has_all_of(m, a, b); }

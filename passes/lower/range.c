@@ -4,7 +4,7 @@
  *
  * A position that is looked up counts from the end where it is negative, and is brought inside of the axis. One that is known to be in it
  * is neither tested nor moved from its dtype: an image that is sampled at computed places has as many such tests as loads. What is
- * known comes from constants, numbers along axes, remainders, limits and what keeps their order. Floats are bounded by limits, by roundings to
+ * known comes from constants, numbers along axes, remainders, limits and what keeps their order, and from dtypes that hold little. Floats are bounded by limits, by roundings to
  * integers and by what those become; nan is in no range, and as an integer 0.
  *
  * Whoever uses it must stay inside of the buffer all the same (element.c clamps). Relies on nothing. Cost: linear in the nodes.
@@ -116,13 +116,22 @@ static bool fits(sn_dtype t, bounds b) {
     return t == SN_BOOL ? b.low >= 0 && b.high <= 1 : b.low >= least && b.high < most;
 }
 
+/* All that a narrow integer may be. */
+static bounds of_dtype(sn_dtype t) {
+    if (t == SN_BOOL) return (bounds){0, 1};
+    if (sn_is_float(t) || sn_dtype_bytes(t) > 2) return unknown;
+    double values = ldexp(1, (int)(8 * sn_dtype_bytes(t)));
+    return sn_is_unsigned(t) ? (bounds){0, values - 1} : (bounds){-values / 2, values / 2 - 1};
+}
+
 void sn_lower_find_ranges(sn_lower *lw) {
     const sn_graph_ir *g = &lw->m->graph;
     if (lw->cx->target->is_gpu) return;
     lw->ranges = SN_NEWN(lw->cx->scratch, bounds, g->nodes.count);
     for (uint32_t i = 1; i < g->nodes.count; i++) {
+        sn_dtype dtype = sn_node_get(lw->m, (sn_nd){i})->type.dtype;
         bounds b = of_node(lw, (sn_nd){i});
-        if (isnan(b.low) || isnan(b.high) || !fits(sn_node_get(lw->m, (sn_nd){i})->type.dtype, b)) b = unknown;
+        if (isnan(b.low) || isnan(b.high) || !fits(dtype, b)) b = of_dtype(dtype);
         lw->ranges[i] = b;
     }
 }

@@ -25,7 +25,8 @@
  *   - what is made of constants alone, and read by what is not, is realized where computing it reads no fewer bytes than it
  *     has, or takes a sine or the like (tables of rotary embeddings) and its elements stay in a cache: its kernel runs once,
  *     when a program is loaded, while what is inlined is computed in each run; on a CPU, which has no operations to spare, so are
- *     tables along one axis that many elements read (places and weights of the columns of an image);
+ *     tables along one axis that many elements read (places and weights of the columns of an image), and on a CPU what is looked up
+ *     many times over, whatever it is made of;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A repeat is several sections of kernels (repeat.c), and so are branches (cond.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
@@ -446,6 +447,14 @@ static bool is_computed_again(const sn_lower *lw, sn_nd x) {
     return false;
 }
 
+/* On a CPU: what is looked up many times over is computed once, as a table. */
+static void decide_table(sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    bool looks_up = n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER;
+    if (lw->cx->target->is_gpu || !looks_up || is_plain_load(lw, n->in[0], false) || lw->nodes[x.i].within) return;
+    if (elements_of(lw, x) >= SN_TABLE_READS * elements_of(lw, n->in[0])) realize_below(lw, n->in[0]);
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -457,6 +466,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     count_bytes(lw, x);
     bool is_view = sn_ops[n->op].cls == SN_OPS_VIEW;
     if (is_view) sn_lower_note_leaves(lw, x);
+    decide_table(lw, x);
     uint32_t ops = sn_lower_own_ops(n), reads = 0, streams;
     info->slow = is_slow(n);
     for (uint32_t k = 0; k < n->n_in; k++) {
