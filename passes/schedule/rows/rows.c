@@ -372,7 +372,7 @@ static bool fits_registers(const sn_target *t, const rows *ro) {
 }
 
 bool sn_schedule_row_is_open(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
-    if (cx->target->is_gpu || sh->scans || sh->mixed) return false;
+    if (cx->target->is_gpu || sh->mixed) return false;
     for (uint32_t i = 0; i < sh->n_nests; i++)
         if (sh->nests[i].chain.n != 1 || !sh->nests[i].perfect) return false;
     return true;
