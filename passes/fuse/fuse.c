@@ -341,8 +341,10 @@ static bool is_by_parts(fuse *fu, sn_kern k, bool alone) {
 /* Reductions and scans that wait for one another are cut into parts apart, or as a mean and a variance. These stay alone with what
  * they give: whoever reads the row again stands behind all of its parts. */
 static bool keeps_parts(const char **why_not, fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
-    if (!fu->cx->target->is_gpu || !(mt->vertical || mt->waits)) return true;
+    bool gpu = fu->cx->target->is_gpu;
+    if (gpu ? !mt->vertical && !mt->waits : !mt->waits) return true;
     *why_not = "too few rows to fill the device, which it could if each reduction or scan were cut";
+    if (!gpu) return false;
     if (mt->waits) {
         sn_kern both = try_merge(fu, a, b, mt);
         return both.i && is_by_parts(fu, both, true);

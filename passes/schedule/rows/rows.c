@@ -13,6 +13,7 @@
 #include "passes/schedule/rows/rows.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What rows ask about the shape. */
 typedef struct rows {
@@ -411,15 +412,20 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
 }
 
-/* Does a nest have nothing but elements whose places it loads or computes? A CPU gathers them by vectors, and computes their places so. */
-static bool looks_up(const sn_module *m, const sn_schedule_shape *sh) {
+/* Are the elements that nests load at places that they load or compute, or a few apart, as a channel of pixels is? The CPU has vectors
+ * of such. */
+static bool has_lanes_apart(sn_module *m, const sn_schedule_shape *sh) {
     bool any = false;
     for (uint32_t i = 0; i < sh->n_nests; i++) {
-        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
-        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_schedule_nest *nest = &sh->nests[i];
+        sn_axis last = sn_stmt_axis(m, nest->chain.at[nest->chain.n - 1]);
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (!sn_is_access(r)) continue;
-            if (!sn_loads(r) || !sn_ix_uses_vals(m, r->ix)) return false;
+            int64_t step;
+            if (!sn_is_access(r) || (!sn_ix_uses_vals(m, r->ix) && !sn_ix_uses_axis(m, r->ix, last))) continue;
+            bool apart = sn_ix_coef(m, r->ix, last, &step) && llabs(step) <= SN_MOST_APART;
+            if (!sn_loads(r) || (!apart && !sn_ix_uses_vals(m, r->ix))) return false;
             any = true;
         }
     }
@@ -478,7 +484,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     uint32_t threads = most_threads(t, sc);
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
-    if (!t->is_gpu && !width && looks_up(cx->m, ro->sh)) width = SN_WORD;
+    if (!t->is_gpu && !width && has_lanes_apart(cx->m, ro->sh)) width = SN_WORD;
     if (!sc->vector) sc->vector = row_vector(cx, ro, width);
     if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
         (ro->online || (ro->once && (in_few_turns(t, ro) || ro->positions || is_of_bytes(ro, sc))))) {
