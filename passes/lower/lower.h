@@ -196,9 +196,15 @@ sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* A scatter that combines. */
 bool sn_lower_combines(const sn_node_rec *n);
-/* The kernel that combines parts of the updates of x: `number` of them, [number, size], of which each begins with the elements of x; with which
- * combiner. */
-sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, int64_t *size, sn_lower *lw, sn_nd x);
+/* What parts of the updates of a scatter come to. */
+typedef struct sn_lower_parts {
+    sn_buf buf; /* [number, size]: each begins with the elements of the result */
+    int64_t number, size;
+    sn_comb comb;
+    bool few; /* one after the other they leave a row without updates as it is, -0.0 too */
+} sn_lower_parts;
+/* The kernel that combines parts of the updates of x; false: that has to be decomposed. */
+bool sn_lower_scatter_parts(sn_lower_parts *out, sn_lower *lw, sn_nd x);
 
 /* ---- repeat.c ---- */
 

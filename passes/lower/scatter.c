@@ -130,7 +130,10 @@ static void for_elements(parts *p, int64_t n, for_element body, void *user) {
 
 static void put_identity(parts *p, sn_ix e, void *user) {
     (void)user;
-    sn_put_store(p->s.m, p->s.lw->at, p->sums, sn_ix_add(p->s.m, p->first, e), sn_scattered_identity(&p->s));
+    sn_scattered *s = &p->s;
+    bool sum = s->comb == SN_COMB_SUM && sn_is_float(s->dtype) && s->plan.in_memory;
+    sn_val none = sum ? sn_put_const(s->m, s->lw->at, s->dtype, -0.0) : sn_scattered_identity(s);
+    sn_put_store(s->m, s->lw->at, p->sums, sn_ix_add(s->m, p->first, e), none);
 }
 
 /* Element e of the update goes into the row that starts at *first. */
@@ -195,7 +198,7 @@ static void put_parts(parts *p) {
     if (!plan->in_memory) for_elements(p, plan->rows * plan->width, put_result, &handed_on);
 }
 
-sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, int64_t *size, sn_lower *lw, sn_nd x) {
+bool sn_lower_scatter_parts(sn_lower_parts *out, sn_lower *lw, sn_nd x) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
     parts p = {.s = {.lw = lw, .m = m, .index = n->in[1], .updates = n->in[2], .comb = COMBS[n->op]}};
@@ -206,16 +209,15 @@ sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, int64_t *size, sn_l
     int64_t rows = sn_ix_value(m, n->type.shape[0]), count = sn_ix_value(m, s->type->shape[0]);
     int64_t width = sn_ix_value(m, sn_ix_product(m, s->type->shape + 1, s->type->rank - 1));
     const sn_target *target = lw->cx->target;
-    if (!sn_scatter_plan_make(&s->plan, target, sn_dtype_bytes(s->dtype), rows, width, count)) return SN_N_COMBS;
+    if (!sn_scatter_plan_make(&s->plan, target, sn_dtype_bytes(s->dtype), rows, width, count)) return false;
     sn_type type = {.dtype = s->dtype, .rank = 2, .shape = {sn_ix_const(m, s->plan.parts)}};
-    *size = s->plan.room * width;
-    type.shape[1] = sn_ix_const(m, *size);
-    s->to = *out = sn_lower_temp(lw, &type);
-    *number = s->plan.parts;
+    *out = (sn_lower_parts){.number = s->plan.parts, .size = s->plan.room * width, .comb = s->comb, .few = s->plan.in_memory};
+    type.shape[1] = sn_ix_const(m, out->size);
+    s->to = out->buf = sn_lower_temp(lw, &type);
     sn_lower_begin(lw);
     if (target->is_gpu) sn_lower_scatter_blocks(s);
     else put_parts(&p);
     sn_kern_get(m, lw->kern)->scheduled = true;
     sn_lower_end(lw, "scatter parts");
-    return s->comb;
+    return true;
 }

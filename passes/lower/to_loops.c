@@ -710,34 +710,37 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
 
 /* The operand and all parts of the updates. */
 typedef struct combined {
-    sn_buf parts;
-    sn_ix at, size; /* of the element in a part; of a part */
+    sn_lower_parts parts;
+    sn_ix at; /* of the element in a part */
 } combined;
 
 static void emit_part(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
     const combined *c = user;
-    sn_ix at = sn_ix_add(lw->m, sn_ix_mul(lw->m, index[0], c->size), c->at);
-    yield[0] = sn_put_load(lw->m, lw->at, c->parts, at);
+    yield[0] = sn_put_load(lw->m, lw->at, c->parts.buf, sn_ix_fma(lw->m, c->parts.size, index[0], c->at));
 }
 
 static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
     combined c;
-    int64_t number, size;
-    sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, &size, lw, x);
-    if (comb == SN_N_COMBS) {
+    if (!sn_lower_scatter_parts(&c.parts, lw, x)) {
         sn_fail(m->env, SN_ERROR_UNSUPPORTED, "%s: has to be decomposed before to-loops", sn_ops[n->op].name);
         return;
     }
-    c.size = sn_ix_const(m, size);
     sn_lower_begin(lw);
-    sn_ix index[SN_MAX_RANK] = {{0}}, parts = sn_ix_const(m, number);
+    sn_ix index[SN_MAX_RANK] = {{0}}, number = sn_ix_const(m, c.parts.number);
     open_loops(lw, x, index);
     c.at = sn_ix_flatten(m, index, n->type.shape, n->type.rank);
-    sn_val v, first = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
-    sn_lower_reduce_nest(lw, &v, comb, 1, &n->type.dtype, &parts, 1, emit_part, &c);
-    v = sn_put_op2(m, lw->at, sn_comb_lops[comb], first, v);
+    sn_val part, v = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
+    for (int64_t p = 0; p < c.parts.number && c.parts.few; p++) {
+        sn_ix at = sn_ix_const(m, p);
+        emit_part(lw, &c, &at, &part);
+        v = sn_put_op2(m, lw->at, sn_comb_lops[c.parts.comb], v, part);
+    }
+    if (!c.parts.few) {
+        sn_lower_reduce_nest(lw, &part, c.parts.comb, 1, &n->type.dtype, &number, 1, emit_part, &c);
+        v = sn_put_op2(m, lw->at, sn_comb_lops[c.parts.comb], v, part);
+    }
     sn_lower_note(lw, x, lw->first);
     sn_put_store(m, lw->at, b, sn_lower_place(lw, x, b, index), v);
     sn_lower_end(lw, lw->note.s);
