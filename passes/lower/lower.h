@@ -156,6 +156,8 @@ void sn_lower_count_node(sn_lower_count *out, const sn_lower *lw, sn_nd x);
 void sn_lower_find_ranges(sn_lower *lw);
 /* Are the elements of x known to be positions in an axis of that size? */
 bool sn_lower_is_inside(const sn_lower *lw, sn_nd x, sn_ix extent);
+/* Of the lowest bits of x, an integer, those that may differ; all that its dtype has where nothing is known. */
+uint32_t sn_lower_bits(const sn_lower *lw, sn_nd x);
 
 /* ---- random.c ---- */
 

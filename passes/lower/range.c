@@ -56,6 +56,7 @@ static bounds of_cast(const sn_lower *lw, const sn_node_rec *n, bounds a) {
     bool exact = n->type.dtype == SN_F64 || (n->type.dtype == SN_F32 && a.low >= -0x1p24 && a.high <= 0x1p24);
     if (sn_is_float(n->type.dtype)) return exact && is_finite(a) && !sn_is_float(from) ? a : unknown;
     if (n->type.dtype == SN_BOOL) return (bounds){0, 1};
+    if (from == SN_U64 && !is_finite(a)) return unknown; /* what is large becomes negative */
     return sn_is_float(from) ? as_integer(a) : a;
 }
 
@@ -107,19 +108,21 @@ static bounds of_node(const sn_lower *lw, sn_nd x) {
     return n->n_in == 2 && sn_ops[n->op].cls == SN_OPS_BINARY ? of_binary(n, a, bounds_of(lw, n->in[1])) : unknown;
 }
 
-/* What does not fit in the dtype wraps, or is cut. */
+/* What does not fit in the dtype wraps, or is cut. An end that is not known is no such thing: of_binary knows both or none of what may wrap. */
 static bool fits(sn_dtype t, bounds b) {
-    if (sn_is_float(t)) return true;
+    bool wide = sn_dtype_bytes(t) == 8, is_open = isinf(b.low) || isinf(b.high);
+    if (sn_is_float(t) || (wide && is_open && (b.low >= 0 || !sn_is_unsigned(t)))) return true;
     uint32_t bits = 8 * sn_dtype_bytes(t);
     bool is_unsigned = sn_is_unsigned(t);
     double most = ldexp(1, (int)(is_unsigned ? bits : bits - 1)), least = is_unsigned ? 0 : -most;
     return t == SN_BOOL ? b.low >= 0 && b.high <= 1 : b.low >= least && b.high < most;
 }
 
-/* All that a narrow integer may be. */
+/* All that an integer may be; of 64 bits nothing is known beyond 2^53. */
 static bounds of_dtype(sn_dtype t) {
     if (t == SN_BOOL) return (bounds){0, 1};
-    if (sn_is_float(t) || sn_dtype_bytes(t) > 2) return unknown;
+    if (sn_is_float(t)) return unknown;
+    if (sn_dtype_bytes(t) == 8) return sn_is_unsigned(t) ? (bounds){0, INFINITY} : unknown;
     double values = ldexp(1, (int)(8 * sn_dtype_bytes(t)));
     return sn_is_unsigned(t) ? (bounds){0, values - 1} : (bounds){-values / 2, values / 2 - 1};
 }
@@ -134,6 +137,14 @@ void sn_lower_find_ranges(sn_lower *lw) {
         if (isnan(b.low) || isnan(b.high) || !fits(dtype, b)) b = of_dtype(dtype);
         lw->ranges[i] = b;
     }
+}
+
+uint32_t sn_lower_bits(const sn_lower *lw, sn_nd x) {
+    bounds b = bounds_of(lw, x);
+    uint32_t bits = 1, all = 8 * sn_dtype_bytes(sn_node_get(lw->m, x)->type.dtype);
+    if (b.low < 0 || b.low > b.high || !is_finite(b)) return all;
+    while (bits < all && ldexp(1, (int)bits) <= b.high) bits++;
+    return bits;
 }
 
 bool sn_lower_is_inside(const sn_lower *lw, sn_nd x, sn_ix extent) {
