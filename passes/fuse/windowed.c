@@ -43,14 +43,17 @@ bool sn_fuse_has_windows(sn_module *m, sn_kern k) {
     return next_in_windows(m, &outer, sn_stmt_walk_first(m, k), (sn_buf){0}).i;
 }
 
-/* Is each buffer that a has windows of one that b has windows of, too? */
+/* Is each buffer that a has windows of one that b has windows of, too? Where borders are tested, what one computes of an element may be
+ * tested as well, and class window wants one value of each. */
 static bool has_all_of(sn_module *m, sn_kern b, sn_kern a) {
     sn_chain outer, of_b;
     sn_chain_outer(&outer, m, a);
     sn_chain_outer(&of_b, m, b);
     sn_stmt s = next_in_windows(m, &outer, sn_stmt_walk_first(m, a), (sn_buf){0});
-    for (; s.i; s = next_in_windows(m, &outer, sn_stmt_walk_next(m, s), (sn_buf){0}))
-        if (!next_in_windows(m, &of_b, sn_stmt_walk_first(m, b), sn_stmt_get(m, s)->buf).i) return false;
+    for (; s.i; s = next_in_windows(m, &outer, sn_stmt_walk_next(m, s), (sn_buf){0})) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        if (r->n_in || !next_in_windows(m, &of_b, sn_stmt_walk_first(m, b), r->buf).i) return false;
+    }
     return true;
 }
 
