@@ -18,10 +18,12 @@ static bool is_power(int64_t n) { return n > 1 && (n & (n - 1)) == 0; }
 
 /* A sum of floats over lanes, of what one load has. */
 static bool is_sum_of_lanes(sn_gen *g, const sn_stmt_rec *r) {
-    if (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_VECTOR || r->n_combs != 1 || r->combs[0] != SN_COMB_SUM) return false;
+    if (r->op != SN_LOP_REDUCE || r->kind != SN_AXIS_VECTOR || r->n_combs != 1 || r->combs[0] != SN_COMB_SUM)
+        return false;
     const sn_stmt_rec *load = sn_stmt_get(g->m, r->first), *yield = sn_stmt_get(g->m, load->next);
     sn_dtype dtype = sn_val_get(g->m, r->result)->dtype;
-    if (load->op != SN_LOP_LOAD || load->n_in || load->dtype != dtype || !is_power(sn_gen_extent(g, r->axis))) return false;
+    if (load->op != SN_LOP_LOAD || load->n_in || load->dtype != dtype || !is_power(sn_gen_extent(g, r->axis)))
+        return false;
     if ((dtype != SN_F32 && dtype != SN_F64) || !sn_ix_uses_axis(g->m, load->ix, r->axis)) return false;
     return yield->op == SN_LOP_YIELD && yield->in[0].i == load->result.i;
 }

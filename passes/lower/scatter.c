@@ -211,7 +211,8 @@ bool sn_lower_scatter_parts(sn_lower_parts *out, sn_lower *lw, sn_nd x) {
     const sn_target *target = lw->cx->target;
     if (!sn_scatter_plan_make(&s->plan, target, sn_dtype_bytes(s->dtype), rows, width, count)) return false;
     sn_type type = {.dtype = s->dtype, .rank = 2, .shape = {sn_ix_const(m, s->plan.parts)}};
-    *out = (sn_lower_parts){.number = s->plan.parts, .size = s->plan.room * width, .comb = s->comb, .few = s->plan.in_memory};
+    *out = (sn_lower_parts){
+        .number = s->plan.parts, .size = s->plan.room * width, .comb = s->comb, .few = s->plan.in_memory};
     type.shape[1] = sn_ix_const(m, out->size);
     s->to = out->buf = sn_lower_temp(lw, &type);
     sn_lower_begin(lw);

@@ -441,7 +441,8 @@ static bool is_computed_again(const sn_lower *lw, sn_nd x) {
     if (lw->cx->target->is_gpu || n->op != SN_OP_CONCAT || lw->nodes[x.i].ways < 2) return false;
     for (uint32_t k = 0; k < n->n_in; k++) {
         sn_nd part = n->in[k];
-        while (!lw->nodes[part.i].realized && is_pad_or_view(sn_node_get(lw->m, part))) part = sn_node_get(lw->m, part)->in[0];
+        while (!lw->nodes[part.i].realized && is_pad_or_view(sn_node_get(lw->m, part)))
+            part = sn_node_get(lw->m, part)->in[0];
         if (!lw->nodes[part.i].realized && lw->nodes[part.i].ops >= SN_REALIZE_PARTS) return true;
     }
     return false;
