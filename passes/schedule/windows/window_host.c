@@ -21,7 +21,6 @@ enum {
     MOST_VECTORS = 4,
     MOST_PLANES = 512,
     MOST_PARTS = 64,
-    STRIP_LINES = 4,
     CHAINS = 8 /* of products, to hide one's latency */
 };
 
@@ -158,7 +157,7 @@ typedef struct choice {
 /* Columns without taps: are they a strip so narrow that rows of it, each in another page, are a line or two? Disparities of f32[1024, 1024] took
  * 51 ms with strips of one line, 43 with four. */
 static bool is_narrow_strip(const sn_window *w, const sn_sched *sc) {
-    int64_t least = STRIP_LINES * SN_HOST_LINE / w->bytes;
+    int64_t least = SN_HOST_STRIP * SN_HOST_LINE / w->bytes;
     if (w->column.tap != SN_WINDOW_NO_TAP) return false;
     return sc->tile_n < (least < w->column.windows ? least : w->column.windows);
 }
