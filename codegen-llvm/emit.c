@@ -23,8 +23,7 @@ enum { MAX_LANES = 64 };
 
 static lv lane_number(sn_em *em, uint32_t lane) { return LLVMConstInt(em->cg->i32, lane, 0); }
 
-/* Shuffle of two vectors; from[i] counts through x, then y. */
-static lv shuffle(sn_em *em, lv x, lv y, const uint32_t *from, uint32_t n) {
+lv sn_em_shuffle(sn_em *em, lv x, lv y, const uint32_t *from, uint32_t n) {
     lv index[MAX_LANES];
     SN_ASSERT(n <= MAX_LANES);
     for (uint32_t i = 0; i < n; i++) index[i] = lane_number(em, from[i]);
@@ -42,7 +41,7 @@ lv sn_em_splat(sn_em *em, lv x, uint32_t lanes) {
     uint32_t from[MAX_LANES] = {0};
     lv one =
         LLVMBuildInsertElement(em->b, LLVMGetPoison(LLVMVectorType(LLVMTypeOf(x), lanes)), x, lane_number(em, 0), "");
-    return shuffle(em, one, LLVMGetPoison(LLVMTypeOf(one)), from, lanes);
+    return sn_em_shuffle(em, one, LLVMGetPoison(LLVMTypeOf(one)), from, lanes);
 }
 
 void sn_em_unify(sn_em *em, lv *x, uint32_t n) {
@@ -88,20 +87,20 @@ lv sn_em_slice(sn_em *em, lv x, uint32_t first, uint32_t n) {
     if (first == 0 && n == sn_em_lanes(x)) return x;
     uint32_t from[MAX_LANES];
     for (uint32_t i = 0; i < n; i++) from[i] = first + i;
-    return shuffle(em, x, LLVMGetPoison(LLVMTypeOf(x)), from, n);
+    return sn_em_shuffle(em, x, LLVMGetPoison(LLVMTypeOf(x)), from, n);
 }
 
 lv sn_em_reverse(sn_em *em, lv x) {
     uint32_t from[MAX_LANES], n = sn_em_lanes(x);
     for (uint32_t i = 0; i < n; i++) from[i] = n - 1 - i;
-    return n > 1 ? shuffle(em, x, x, from, n) : x;
+    return n > 1 ? sn_em_shuffle(em, x, x, from, n) : x;
 }
 
 lv sn_em_join(sn_em *em, lv x, lv y) {
     uint32_t nx = sn_em_lanes(x), ny = sn_em_lanes(y), from[MAX_LANES];
     if (nx == ny && nx > 1) {
         for (uint32_t i = 0; i < nx + ny; i++) from[i] = i;
-        return shuffle(em, x, y, from, nx + ny);
+        return sn_em_shuffle(em, x, y, from, nx + ny);
     }
     lv all = LLVMGetPoison(LLVMVectorType(sn_em_elem(x), nx + ny));
     for (uint32_t i = 0; i < nx; i++) all = sn_em_with_lane(em, all, i, sn_em_lane(em, x, i));

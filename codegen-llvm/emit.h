@@ -32,6 +32,8 @@ lv sn_em_splat(sn_em *em, lv x, uint32_t lanes); /* scalar to vector; a vector o
 void sn_em_unify(sn_em *em, lv *x, uint32_t n);  /* splat the scalars when any is a vector */
 lv sn_em_lane(sn_em *em, lv x, uint32_t lane);   /* a scalar: x itself */
 lv sn_em_with_lane(sn_em *em, lv vector, uint32_t lane, lv x);
+/* Of two vectors; from[i] counts through the lanes of x, then those of y. */
+lv sn_em_shuffle(sn_em *em, lv x, lv y, const uint32_t *from, uint32_t n);
 lv sn_em_slice(sn_em *em, lv x, uint32_t first, uint32_t n); /* lanes first .. first+n-1 (a scalar when n == 1) */
 lv sn_em_reverse(sn_em *em, lv x);                           /* the last lane first */
 lv sn_em_join(sn_em *em, lv x, lv y);                        /* lanes of x, then lanes of y */

@@ -618,6 +618,13 @@ void sn_gen_block_region(sn_gen *g, sn_stmt_rec *s);
 bool sn_gen_runs_as_lanes(sn_gen *g, const sn_stmt_rec *s);
 /* The region once, as lanes of a vector: sets lanes, runs, resets. false: it cannot be done, nothing was emitted. */
 bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s);
+/* Can what stands in the loop beside its reductions, whose results differ between the lanes? */
+bool sn_gen_others_run_as_lanes(sn_gen *g, const sn_stmt_rec *s);
+
+/* ---- sums_across.c ---- */
+
+/* The loop, if it adds up the lanes of a vector in each iteration; false: it does something else. */
+bool sn_gen_sums_across(sn_gen *g, sn_stmt_rec *s);
 
 /* ---- runs.c ---- */
 /* The region of a vector axis run by run. false: it is no such vector, nothing was emitted. */

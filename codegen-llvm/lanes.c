@@ -74,6 +74,22 @@ bool sn_gen_runs_as_lanes(sn_gen *g, const sn_stmt_rec *s) {
     return can;
 }
 
+bool sn_gen_others_run_as_lanes(sn_gen *g, const sn_stmt_rec *s) {
+    int64_t n = sn_gen_extent(g, s->axis);
+    bool can = g->lanes == 1 && n > 1 && n <= SN_GEN_LANES;
+    g->lane_axis = s->axis;
+    g->lanes = (uint32_t)n;
+    for (sn_stmt t = s->first; t.i && can; t = sn_stmt_get(g->m, t)->next) {
+        sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (r->op == SN_LOP_REDUCE)
+            for (uint32_t i = 0; i < r->n_results; i++) g->varies[r->result.i + i] = true;
+        else can = analyse(g, r);
+    }
+    g->lanes = 1;
+    g->lane_axis = (sn_axis){0};
+    return can;
+}
+
 bool sn_gen_vector_region(sn_gen *g, sn_stmt_rec *s) {
     if (!sn_gen_runs_as_lanes(g, s)) return false;
     g->lane_axis = s->axis;

@@ -65,6 +65,7 @@ static void loop(sn_gen *g, sn_stmt id, sn_stmt_rec *s) {
     else if (g->gpu && s->pipe) sn_gen_pipe(g, id);
     else if (n == 1 || sn_gen_waits_for_parts(g, s)) unrolled_loop(g, s, n);
     else if (s->kind == SN_AXIS_VECTOR && (sn_gen_runs(g, id) || sn_gen_vector_region(g, s))) return;
+    else if (sn_gen_sums_across(g, s)) return;
     else if (is_written_out(g, s, n)) unrolled_loop(g, s, n);
     else seq_loop(g, s);
 }

@@ -72,6 +72,7 @@ static void fill(const job *j, const sn_tensor *t) {
         if (info.dtype == SN_I64) ((int64_t *)data)[k] = (int64_t)(u * CLASSES);
         else if (info.dtype == SN_U8) ((uint8_t *)data)[k] = (uint8_t)x;
         else if (info.dtype == SN_U32) ((uint32_t *)data)[k] = seed;
+        else if (info.dtype == SN_I32) ((int32_t *)data)[k] = (int32_t)(u * (double)j->n);
         else ((float *)data)[k] = (float)x;
     }
 }

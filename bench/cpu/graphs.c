@@ -491,6 +491,148 @@ void build_track(sn_graph *g, int64_t n) {
     sn_output(g, "next_p", sn_sub(g, p, sn_matmul(g, sn_matmul(g, gain, h), p)));
 }
 
+/* ---- numbers of both sides ---- */
+
+void blur_weights(float *out) {
+    double w[BLUR], sum = 0;
+    for (int k = 0; k < BLUR; k++) w[k] = exp(-(k - BLUR / 2) * (k - BLUR / 2) / 4.5), sum += w[k];
+    for (int k = 0; k < BLUR; k++) out[k] = (float)(w[k] / sum);
+}
+
+void roots_of_one(float *cosine, float *sine, int64_t m) {
+    for (int64_t k = 0; k < m; k++) {
+        double angle = 3.141592653589793 * (double)k / (double)m;
+        cosine[k] = (float)cos(angle), sine[k] = (float)-sin(angle);
+    }
+}
+
+/* ---- graphs, flocks, trees ---- */
+
+void build_ranks(sn_graph *g, int64_t n) {
+    sn_node rank = sn_input(g, "rank", SN_F32, SN_LIST(n)), weight = sn_input(g, "weight", SN_F32, SN_LIST(EDGES * n));
+    sn_node from = sn_input(g, "from", SN_I32, SN_LIST(EDGES * n)), to = sn_input(g, "to", SN_I32, SN_LIST(EDGES * n));
+    sn_node sent = sn_mul(g, weight, sn_index_select(g, rank, from, 0));
+    sn_node came = sn_scatter_sum(g, sn_full(g, SN_F32, 0, SN_LIST(n)), to, sent);
+    sn_output(g, "next", plus(g, scaled(g, came, DAMPING), (1 - DAMPING) / (double)n));
+}
+
+static sn_node within(sn_graph *g, sn_node squared, double distance) {
+    return sn_cast(g, sn_lt(g, squared, sn_number_like(g, squared, distance * distance)), SN_F32);
+}
+
+void build_flock(sn_graph *g, int64_t n) {
+    sn_node at = sn_input(g, "at", SN_F32, SN_LIST(n, 2)), v = sn_input(g, "v", SN_F32, SN_LIST(n, 2));
+    sn_node d = differences(g, at), r = squares(g, d);
+    sn_node near = within(g, r, SIGHT), close = within(g, r, CLOSE), count = sn_sum(g, near, SN_LIST(1), true);
+    sn_node centre = sn_div(g, sn_matmul(g, near, at), count), heading = sn_div(g, sn_matmul(g, near, v), count);
+    sn_node apart = sn_sum(g, sn_mul(g, d, sn_unsqueeze(g, close, SN_LIST(2))), SN_LIST(1), false);
+    sn_node turn = sn_add(g, scaled(g, sn_sub(g, centre, at), 0.01), scaled(g, sn_sub(g, heading, v), 0.1));
+    sn_node next = sn_add(g, v, sn_sub(g, turn, scaled(g, apart, 0.05)));
+    sn_output(g, "next_v", next);
+    sn_output(g, "next_at", sn_add(g, at, scaled(g, next, 0.1)));
+}
+
+/* Trees one behind the other, each level by level: children of node k are 2k + 1 and 2k + 2. */
+void build_forest(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, TESTED));
+    sn_node feature = sn_input(g, "feature", SN_I32, SN_LIST(TREES * SPLITS));
+    sn_node limit = sn_input(g, "limit", SN_F32, SN_LIST(TREES * SPLITS));
+    sn_node leaf = sn_input(g, "leaf", SN_F32, SN_LIST(TREES * (SPLITS + 1)));
+    sn_node tree = sn_iota(g, SN_I32, 0, SN_LIST(TREES)), node = sn_full(g, SN_I32, 0, SN_LIST(n, TREES));
+    feature = sn_rem(g, feature, sn_number(g, SN_I32, TESTED));
+    for (int level = 0; level < LEVELS; level++) {
+        sn_node at = sn_add(g, node, scaled(g, tree, SPLITS));
+        sn_node tested = sn_gather(g, x, sn_index_select(g, feature, at, 0), 1);
+        sn_node right = sn_cast(g, sn_gt(g, tested, sn_index_select(g, limit, at, 0)), SN_I32);
+        node = sn_add(g, plus(g, scaled(g, node, 2), 1), right);
+    }
+    sn_node at = sn_add(g, plus(g, node, -SPLITS), scaled(g, tree, SPLITS + 1));
+    sn_output(g, "y", sn_mean(g, sn_index_select(g, leaf, at, 0), SN_LIST(1), false));
+}
+
+/* ---- images and series ---- */
+
+static sn_node blurred(sn_graph *g, sn_node x, sn_node weights) {
+    for (int64_t axis = 0; axis < 2; axis++) {
+        int64_t around[2] = {axis ? 0 : BLUR / 2, axis ? BLUR / 2 : 0};
+        sn_node windows = sn_unfold(g, sn_pad(g, x, around, around, 0), axis, BLUR, 1, 1);
+        x = sn_sum(g, sn_mul(g, windows, weights), SN_LIST(2), false);
+    }
+    return x;
+}
+
+void build_similar(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(n, n)), y = sn_input(g, "y", SN_F32, SN_LIST(n, n));
+    float w[BLUR];
+    blur_weights(w);
+    sn_node weights = sn_constant(g, SN_F32, w, SN_LIST(BLUR));
+    sn_node mx = blurred(g, x, weights), my = blurred(g, y, weights), both = sn_mul(g, mx, my);
+    sn_node of_x = sn_mul(g, mx, mx), of_y = sn_mul(g, my, my);
+    sn_node vx = sn_sub(g, blurred(g, sn_mul(g, x, x), weights), of_x);
+    sn_node vy = sn_sub(g, blurred(g, sn_mul(g, y, y), weights), of_y);
+    sn_node cov = sn_sub(g, blurred(g, sn_mul(g, x, y), weights), both);
+    sn_node high = sn_mul(g, plus(g, scaled(g, both, 2), 1e-4), plus(g, scaled(g, cov, 2), 9e-4));
+    sn_node low = sn_mul(g, plus(g, sn_add(g, of_x, of_y), 1e-4), plus(g, sn_add(g, vx, vy), 9e-4));
+    sn_output(g, "similarity", sn_mean(g, sn_div(g, high, low), SN_LIST(0, 1), false));
+}
+
+void build_drawdown(sn_graph *g, int64_t n) {
+    sn_node p = sn_input(g, "p", SN_F32, SN_LIST(n, PRICES));
+    sn_node change = sn_div(g, sn_slice(g, p, 1, 1, PRICES, 1), sn_slice(g, p, 1, 0, PRICES - 1, 1));
+    sn_node value = sn_exp(g, sn_cumsum(g, scaled(g, sn_log(g, change), 0.1), 1, false, false));
+    sn_node left = sn_div(g, value, sn_cummax(g, value, 1, false, false));
+    sn_output(g, "loss", sn_amax(g, sn_sub(g, sn_number_like(g, left, 1), left), SN_LIST(1), false));
+}
+
+void build_grey(sn_graph *g, int64_t n) {
+    static const double share[3] = {0.299, 0.587, 0.114};
+    sn_node x = sn_cast(g, sn_input(g, "x", SN_U8, SN_LIST(n, n, 3)), SN_F32), y = {0};
+    for (int c = 0; c < 3; c++) {
+        sn_node part = scaled(g, sn_squeeze(g, sn_slice(g, x, 2, c, c + 1, 1), SN_LIST(2)), share[c]);
+        y = c ? sn_add(g, y, part) : part;
+    }
+    sn_node mean = sn_mean(g, y, SN_LIST(0, 1), false);
+    sn_output(g, "mean", mean);
+    sn_output(g, "above", sn_sum(g, sn_cast(g, sn_gt(g, y, mean), SN_F32), SN_LIST(0, 1), false));
+}
+
+void build_query(sn_graph *g, int64_t n) {
+    sn_node q = sn_input(g, "q", SN_F32, SN_LIST(HEADS, 1, HEAD));
+    sn_node k = sn_input(g, "k", SN_F32, SN_LIST(HEADS, n, HEAD)),
+            v = sn_input(g, "v", SN_F32, SN_LIST(HEADS, n, HEAD));
+    sn_node scores = scaled(g, sn_matmul(g, q, sn_transpose(g, k, 1, 2)), 0.125);
+    sn_output(g, "y", sn_matmul(g, sn_softmax(g, scores, 2), v));
+}
+
+/* ---- Fourier ---- */
+
+/* Both halves of a stage, [n, 2, m, s], become its pairs, [n, m, 2, s]. */
+static sn_node paired(sn_graph *g, sn_node sum, sn_node turned, int64_t n) {
+    sn_node parts[2] = {sn_unsqueeze(g, sum, SN_LIST(2)), sn_unsqueeze(g, turned, SN_LIST(2))};
+    return sn_reshape(g, sn_concat(g, 2, parts, 2), SN_LIST(n, SIGNAL));
+}
+
+static sn_node half(sn_graph *g, sn_node x, int64_t at) {
+    return sn_squeeze(g, sn_slice(g, x, 1, at, at + 1, 1), SN_LIST(1));
+}
+
+void build_fourier(sn_graph *g, int64_t n) {
+    sn_node re = sn_input(g, "re", SN_F32, SN_LIST(n, SIGNAL)), im = sn_input(g, "im", SN_F32, SN_LIST(n, SIGNAL));
+    float cosine[SIGNAL / 2], sine[SIGNAL / 2];
+    for (int64_t m = SIGNAL / 2; m >= 1; m /= 2) {
+        int64_t s = SIGNAL / 2 / m;
+        roots_of_one(cosine, sine, m);
+        sn_node wr = sn_constant(g, SN_F32, cosine, SN_LIST(m, 1)), wi = sn_constant(g, SN_F32, sine, SN_LIST(m, 1));
+        re = sn_reshape(g, re, SN_LIST(n, 2, m, s)), im = sn_reshape(g, im, SN_LIST(n, 2, m, s));
+        sn_node ar = half(g, re, 0), br = half(g, re, 1), ai = half(g, im, 0), bi = half(g, im, 1);
+        sn_node dr = sn_sub(g, ar, br), di = sn_sub(g, ai, bi);
+        re = paired(g, sn_add(g, ar, br), sn_sub(g, sn_mul(g, dr, wr), sn_mul(g, di, wi)), n);
+        im = paired(g, sn_add(g, ai, bi), sn_add(g, sn_mul(g, dr, wi), sn_mul(g, di, wr)), n);
+    }
+    sn_output(g, "out_re", re);
+    sn_output(g, "out_im", im);
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

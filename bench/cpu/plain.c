@@ -603,6 +603,189 @@ void plain_track(void *const *out, const void *const *in, int64_t n, int threads
     }
 }
 
+/* ---- graphs, flocks, trees ---- */
+
+/* Serial: edges of one node are anywhere. */
+void plain_ranks(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict rank = in[0], *restrict weight = in[1];
+    const int32_t *restrict from = in[2], *restrict to = in[3];
+    float *restrict next = out[0];
+    (void)threads;
+    memset(next, 0, (size_t)n * sizeof *next);
+    for (int64_t e = 0; e < EDGES * n; e++) next[to[e]] += weight[e] * rank[from[e]];
+    for (int64_t i = 0; i < n; i++) next[i] = (float)DAMPING * next[i] + (float)((1 - DAMPING) / (double)n);
+}
+
+void plain_flock(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict at = in[0], *restrict v = in[1];
+    float *restrict next_v = out[0], *restrict next_at = out[1];
+    float *restrict x = malloc((size_t)n * 4 * sizeof *x), *restrict y = x + n, *restrict vx = y + n,
+                    *restrict vy = vx + n;
+    const float sight = (float)(SIGHT * SIGHT), close = (float)(CLOSE * CLOSE);
+    for (int64_t i = 0; i < n; i++) x[i] = at[2 * i], y[i] = at[2 * i + 1], vx[i] = v[2 * i], vy[i] = v[2 * i + 1];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float count = 0, sx = 0, sy = 0, ux = 0, uy = 0, ax = 0, ay = 0;
+        for (int64_t j = 0; j < n; j++) {
+            float dx = x[j] - x[i], dy = y[j] - y[i], r = dx * dx + dy * dy, near = r < sight, beside = r < close;
+            count += near, sx += near * x[j], sy += near * y[j], ux += near * vx[j], uy += near * vy[j];
+            ax += beside * dx, ay += beside * dy;
+        }
+        float tx = 0.01f * (sx / count - x[i]) + 0.1f * (ux / count - vx[i]) - 0.05f * ax;
+        float ty = 0.01f * (sy / count - y[i]) + 0.1f * (uy / count - vy[i]) - 0.05f * ay;
+        next_v[2 * i] = vx[i] + tx, next_v[2 * i + 1] = vy[i] + ty;
+        next_at[2 * i] = x[i] + 0.1f * (vx[i] + tx), next_at[2 * i + 1] = y[i] + 0.1f * (vy[i] + ty);
+    }
+    free(x);
+}
+
+void plain_forest(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict x = in[0], *restrict limit = in[2], *restrict leaf = in[3];
+    const int32_t *restrict any = in[1];
+    float *restrict y = out[0];
+    int32_t feature[TREES * SPLITS];
+    for (int k = 0; k < TREES * SPLITS; k++) feature[k] = any[k] % TESTED;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const float *restrict row = x + i * TESTED;
+        float sum = 0;
+        for (int t = 0; t < TREES; t++) {
+            int node = 0;
+            for (int level = 0; level < LEVELS; level++)
+                node = 2 * node + 1 + (row[feature[t * SPLITS + node]] > limit[t * SPLITS + node]);
+            sum += leaf[t * (SPLITS + 1) + node - SPLITS];
+        }
+        y[i] = sum / TREES;
+    }
+}
+
+/* ---- images and series ---- */
+
+/* A row of what is blurred down the columns, then along the rows: x, y, x x, y y, x y. */
+static float similar_row(const float *restrict x, const float *restrict y, const float *restrict w, int64_t i,
+                         int64_t n) {
+    float down[5][MAX_SIDE + BLUR], sum = 0;
+    memset(down, 0, sizeof down);
+    for (int k = 0; k < BLUR; k++) {
+        int64_t r = i + k - BLUR / 2;
+        if (r < 0 || r >= n) continue;
+        const float *restrict a = x + r * n, *restrict b = y + r * n;
+        for (int64_t j = 0; j < n; j++) {
+            float *restrict to = &down[0][j + BLUR / 2];
+            to[0] += w[k] * a[j], to[MAX_SIDE + BLUR] += w[k] * b[j];
+            to[2 * (MAX_SIDE + BLUR)] += w[k] * a[j] * a[j], to[3 * (MAX_SIDE + BLUR)] += w[k] * b[j] * b[j];
+            to[4 * (MAX_SIDE + BLUR)] += w[k] * a[j] * b[j];
+        }
+    }
+    for (int64_t j = 0; j < n; j++) {
+        float m[5] = {0};
+        for (int k = 0; k < BLUR; k++)
+            for (int c = 0; c < 5; c++) m[c] += w[k] * down[c][j + k];
+        float vx = m[2] - m[0] * m[0], vy = m[3] - m[1] * m[1], cov = m[4] - m[0] * m[1];
+        sum +=
+            (2 * m[0] * m[1] + 1e-4f) * (2 * cov + 9e-4f) / ((m[0] * m[0] + m[1] * m[1] + 1e-4f) * (vx + vy + 9e-4f));
+    }
+    return sum;
+}
+
+void plain_similar(void *const *out, const void *const *in, int64_t n, int threads) {
+    float w[BLUR];
+    double sum = 0;
+    blur_weights(w);
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += similar_row(in[0], in[1], w, i, n);
+    *(float *)out[0] = (float)(sum / (double)(n * n));
+}
+
+void plain_drawdown(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict p = in[0];
+    float *restrict loss = out[0];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        float value[PRICES - 1], sum = 0, most = 0, worst = -INFINITY;
+        const float *restrict row = p + i * PRICES;
+        for (int j = 0; j < PRICES - 1; j++) value[j] = 0.1f * logf(row[j + 1] / row[j]);
+        for (int j = 0; j < PRICES - 1; j++) sum += value[j], value[j] = sum;
+        for (int j = 0; j < PRICES - 1; j++) value[j] = expf(value[j]);
+        for (int j = 0; j < PRICES - 1; j++) {
+            most = fmaxf(most, value[j]);
+            worst = fmaxf(worst, 1 - value[j] / most);
+        }
+        loss[i] = worst;
+    }
+}
+
+void plain_grey(void *const *out, const void *const *in, int64_t n, int threads) {
+    const uint8_t *restrict x = in[0];
+    float *restrict y = malloc((size_t)(n * n) * sizeof *y), above = 0;
+    double sum = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+        float of_row = 0;
+        for (int64_t k = i * n; k < (i + 1) * n; k++)
+            y[k] = 0.299f * x[3 * k] + 0.587f * x[3 * k + 1] + 0.114f * x[3 * k + 2], of_row += y[k];
+        sum += of_row;
+    }
+    float mean = (float)(sum / (double)(n * n));
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : above)
+    for (int64_t k = 0; k < n * n; k++) above += y[k] > mean;
+    *(float *)out[0] = mean, *(float *)out[1] = above;
+    free(y);
+}
+
+void plain_query(void *const *out, const void *const *in, int64_t n, int threads) {
+    const float *restrict q = in[0], *restrict k = in[1], *restrict v = in[2];
+    float *restrict y = out[0];
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t h = 0; h < HEADS; h++) {
+        float s[MAX_SIDE], most = -INFINITY, all = 0, sum[HEAD] = {0};
+        for (int64_t i = 0; i < n; i++) {
+            float dot = 0;
+            for (int c = 0; c < HEAD; c++) dot += q[h * HEAD + c] * k[(h * n + i) * HEAD + c];
+            s[i] = 0.125f * dot, most = fmaxf(most, s[i]);
+        }
+        for (int64_t i = 0; i < n; i++) s[i] = expf(s[i] - most), all += s[i];
+        for (int64_t i = 0; i < n; i++)
+            for (int c = 0; c < HEAD; c++) sum[c] += s[i] * v[(h * n + i) * HEAD + c];
+        for (int c = 0; c < HEAD; c++) y[h * HEAD + c] = sum[c] / all;
+    }
+}
+
+/* ---- Fourier: all stages of a signal while it is in the nearest cache ---- */
+
+typedef struct signal {
+    float re[SIGNAL], im[SIGNAL];
+} signal;
+
+static void fourier_stage(signal *restrict to, const signal *restrict x, const float *restrict wr,
+                          const float *restrict wi, int64_t m) {
+    int64_t s = SIGNAL / 2 / m;
+    for (int64_t p = 0; p < m; p++)
+#pragma GCC ivdep
+        for (int64_t q = p * s; q < (p + 1) * s; q++) {
+            float dr = x->re[q] - x->re[q + SIGNAL / 2], di = x->im[q] - x->im[q + SIGNAL / 2];
+            to->re[q + p * s] = x->re[q] + x->re[q + SIGNAL / 2], to->im[q + p * s] = x->im[q] + x->im[q + SIGNAL / 2];
+            to->re[q + (p + 1) * s] = dr * wr[p] - di * wi[p], to->im[q + (p + 1) * s] = dr * wi[p] + di * wr[p];
+        }
+}
+
+void plain_fourier(void *const *out, const void *const *in, int64_t n, int threads) {
+    static float wr[SIGNAL], wi[SIGNAL]; /* of m from m on */
+    for (int64_t m = SIGNAL / 2; m >= 1; m /= 2) roots_of_one(wr + m, wi + m, m);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        signal x, y;
+        memcpy(x.re, (const float *)in[0] + i * SIGNAL, sizeof x.re);
+        memcpy(x.im, (const float *)in[1] + i * SIGNAL, sizeof x.im);
+        for (int64_t m = SIGNAL / 2; m >= 1; m /= 4) {
+            fourier_stage(&y, &x, wr + m, wi + m, m);
+            fourier_stage(&x, &y, wr + m / 2, wi + m / 2, m / 2);
+        }
+        memcpy((float *)out[0] + i * SIGNAL, x.re, sizeof x.re);
+        memcpy((float *)out[1] + i * SIGNAL, x.im, sizeof x.im);
+    }
+}
+
 /* ---- a training step: rows of the hidden layer in strips that stay in the first cache ---- */
 
 enum { MAX_BATCH = 256, STRIP = 64 };

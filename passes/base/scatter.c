@@ -20,12 +20,17 @@ static int64_t longest_part(int64_t rows) {
     return most(most(least(rows * SN_SCATTER_TIMES_ROWS, SN_SCATTER_STEPS), SN_SCATTER_UPDATES), 2 * rows);
 }
 
+/* Rows that no cache of a core keeps are added up in memory: an update waits for its row, and some do so at a time; a sort moves each of them
+ * several times. */
 static bool plan_host(sn_scatter_plan *p, uint32_t bytes) {
-    if (2 * p->rows * p->width * bytes > SN_SCATTER_BYTES) return false;
+    p->in_memory = 2 * p->rows * p->width * bytes > SN_SCATTER_BYTES;
+    if (p->in_memory)
+        for (p->room = 1; p->room <= p->rows;) p->room *= 2;
     p->lanes = p->walkers = p->threads = p->strips = 1;
     p->columns = p->width;
     p->batch = SN_SCATTER_GROUP;
     p->parts = sn_ceil_div(p->count, longest_part(p->rows));
+    if (p->in_memory) p->parts = least(p->parts, SN_SCATTER_APART);
     p->steps = sn_ceil_div(sn_ceil_div(p->count, p->parts), SN_SCATTER_GROUP) * SN_SCATTER_GROUP;
     p->parts = sn_ceil_div(p->count, p->steps);
     return true;
@@ -68,7 +73,7 @@ static bool plan_gpu(sn_scatter_plan *p, const sn_target *t, uint32_t bytes) {
 bool sn_scatter_plan_make(sn_scatter_plan *out, const sn_target *target, uint32_t bytes, int64_t rows, int64_t width,
                           int64_t count) {
     enum { MOST = 1 << 20 }; /* rows, or elements of one: products of these do not overflow */
-    *out = (sn_scatter_plan){.rows = rows, .width = width, .count = count};
+    *out = (sn_scatter_plan){.rows = rows, .width = width, .count = count, .room = rows};
     if (rows < 1 || rows > MOST || width < 1 || width > MOST || count < 1 || rows / SN_SCATTER_ROWS_EACH > count)
         return false;
     return target->is_gpu ? plan_gpu(out, target, bytes) : plan_host(out, bytes);

@@ -8,7 +8,8 @@
  *
  * On a GPU a block takes `columns` of these elements of every update of its part, and has `walkers` rows of sums for each row, since
  * walker k takes the updates k, k + walkers, .. of the part. A thread owns `lanes` neighbouring elements of one walker:
- * nobody else adds to its sums. On the CPU a part is `steps` updates, in their order. */
+ * nobody else adds to its sums. On the CPU a part is `steps` updates, in their order. Its rows are in the cache of a core while it adds up,
+ * or else, `in_memory`, where it hands them on: `room` of them. */
 typedef struct sn_scatter_plan {
     int64_t rows, width, count;
     int64_t lanes, columns, walkers, threads;
@@ -16,6 +17,8 @@ typedef struct sn_scatter_plan {
     int64_t parts;  /* of the updates */
     int64_t steps;  /* updates of a walker: a multiple of `batch` */
     int64_t batch;  /* updates of a walker that are on their way together */
+    int64_t room;   /* rows that a part hands on */
+    bool in_memory;
 } sn_scatter_plan;
 
 /* `bytes`: of an element of the sums. false: rows are too many, beside what a block holds or beside the updates. */

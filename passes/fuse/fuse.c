@@ -10,7 +10,7 @@
  * traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the merged
  * kernel would have more than MAX_OPS operations (on a CPU MAX_OPS_HOST) or SN_MAX_NESTS loops side by side, when too little parallelism would remain, when both have products
  * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
- * kernel has the header that chooses something. A matrix product stays one, and takes no longer than before, or the
+ * kernel has the header that chooses something. On a CPU reductions over windows stay apart (windowed.c). A matrix product stays one, and takes no longer than before, or the
  * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by parts
  * stay alone with what they give (passes/schedule/base/moments.c). A kernel that stores to what an
  * earlier one has stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is
@@ -45,6 +45,7 @@ typedef struct fnode {
     uint32_t ops, stamp;
     bool library;           /* a library runs it */
     bool constant;          /* it computes from constants alone */
+    bool windowed;          /* CPU: it reduces windows that overlap */
     bool in_place;          /* it touches a buffer that is loaded before its last store, up to that one */
     double product;         /* cycles of the matrix product that it is; 0: it is none; -1: nobody has counted yet */
     buf_list loads, stores; /* loads: then what is stored over */
@@ -109,6 +110,7 @@ static void build(fuse *fu) {
         *f = (fnode){.k = m->kernels.at[i], .rep = i, .lo = i, .hi = i, .ops = sn_kern_ops(m, m->kernels.at[i])};
         f->library = sn_pass_library_runs(&why_not, fu->cx, f->k);
         f->constant = constant[i];
+        f->windowed = !fu->cx->target->is_gpu && sn_fuse_has_windows(m, f->k);
         f->product = f->library ? 0 : -1;
         for (sn_stmt s = sn_stmt_walk_first(m, f->k); s.i; s = sn_stmt_walk_next(m, s)) {
             const sn_stmt_rec *r = sn_stmt_get(m, s);
@@ -258,6 +260,7 @@ static void merge(fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
     for (uint32_t k = 0; k < fb->stores.n; k++) add_buf(fu, &fa->stores, fb->stores.at[k]);
     fa->ops += fb->ops;
     fa->library |= fb->library;
+    fa->windowed |= fb->windowed;
     if (fb->lo < fa->lo) fa->lo = fb->lo;
     if (fb->hi > fa->hi) fa->hi = fb->hi;
     for (uint32_t p = fa->lo; p < fu->n && fu->span[p] < fa->hi; p++) fu->span[p] = fa->hi;
@@ -338,8 +341,10 @@ static bool is_by_parts(fuse *fu, sn_kern k, bool alone) {
 /* Reductions and scans that wait for one another are cut into parts apart, or as a mean and a variance. These stay alone with what
  * they give: whoever reads the row again stands behind all of its parts. */
 static bool keeps_parts(const char **why_not, fuse *fu, uint32_t a, uint32_t b, const sn_fuse_match *mt) {
-    if (!fu->cx->target->is_gpu || !(mt->vertical || mt->waits)) return true;
+    bool gpu = fu->cx->target->is_gpu;
+    if (gpu ? !mt->vertical && !mt->waits : !mt->waits) return true;
     *why_not = "too few rows to fill the device, which it could if each reduction or scan were cut";
+    if (!gpu) return false;
     if (mt->waits) {
         sn_kern both = try_merge(fu, a, b, mt);
         return both.i && is_by_parts(fu, both, true);
@@ -378,6 +383,8 @@ static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
     if (fa->in_place || fb->in_place) return "one is a step of what happens to a buffer in place";
     if (ka->section != kb->section) return "a repeat begins or ends between them";
+    if (fa->windowed && fb->windowed && !sn_fuse_same_windows(fu->m, fa->k, fb->k))
+        return "each reduces windows of its own, which one class does alone";
     if (fa->constant != fb->constant) return "one of them runs once";
     return headers_differ(ka, kb) ? "their headers differ" : NULL;
 }

@@ -31,6 +31,10 @@ bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k);
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
 /* Steps of the one reduction in the outer loops of a kernel; 0: it has none; -1: there is more in them, or a size is no number. */
 int64_t sn_fuse_steps(const sn_module *m, sn_kern k);
+/* Does a reduction of it walk windows that overlap? */
+bool sn_fuse_has_windows(sn_module *m, sn_kern k);
+/* Do two such kernels walk windows of the same buffers? */
+bool sn_fuse_same_windows(sn_module *m, sn_kern a, sn_kern b);
 /* The cycles of a matrix product, as class contract counts them; 0: the kernel is none, or not for that class. */
 sn_status sn_fuse_count_product(double *cycles, sn_pass_ctx *cx, sn_kern k);
 /* What two kernels become, which match, as a kernel of no list, with that header. gone: temporaries that nobody else loads. None:

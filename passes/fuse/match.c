@@ -436,14 +436,16 @@ static bool waits_for_scan(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_ke
 }
 
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
- * where rows are few. */
+ * where rows are few: on the CPU, than threads. */
 static bool waits_for_rows(const sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
                            const sn_access_list *in_b) {
-    if (!mt->vertical || !cx->target->is_gpu) return false;
+    if (!mt->vertical) return false;
     int64_t of_a = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
     int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared);
     int64_t row = of_a > of_b ? of_a : of_b;
-    if (!of_a || !of_b || rows < 0 || row <= MAX_ROW || !passes_sum(cx->m, in_a, in_b)) return false;
+    if (!of_a || !of_b || rows < 0 || row <= MAX_ROW) return false;
+    if (!cx->target->is_gpu) return rows < cx->target->units;
+    if (!passes_sum(cx->m, in_a, in_b)) return false;
     return !team_keeps(mt, cx, a, b, in_a, in_b, rows) && are_cut(cx, rows, row);
 }
 

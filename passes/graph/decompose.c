@@ -272,6 +272,12 @@ static const result_fn tuple_table[SN_N_OPS] = {
     [SN_OP_BATCH_NORM_TRAIN] = sn_dec_batch_norm_train,
 };
 
+static sn_nd decompose_matmul(sn_pass_ctx *cx, sn_nd x) {
+    sn_nd y = sn_dec_matmul(cx, x);
+    if (sn_nd_eq(y, x)) y = sn_dec_lanes(cx, x);
+    return sn_nd_eq(y, x) ? sn_dec_pairs(cx, x) : y;
+}
+
 static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *node = sn_node_get(m, x);
@@ -280,7 +286,7 @@ static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
     sn_nd y = x;
     if (node->op == SN_OP_PROJECT && tuple_table[op])
         y = tuple_table[op](m, whole, sn_node_int(m, x, SN_ATTR_INDEX, 0));
-    else if (op == SN_OP_MATMUL) y = sn_nd_eq(y = sn_dec_matmul(cx, x), x) ? sn_dec_lanes(cx, x) : y;
+    else if (op == SN_OP_MATMUL) y = decompose_matmul(cx, x);
     else if (op == SN_OP_CONV) y = sn_dec_conv(cx, x);
     else if (op == SN_OP_SCATTER_SUM || op == SN_OP_SCATTER_PROD || op == SN_OP_SCATTER_MAX || op == SN_OP_SCATTER_MIN)
         y = sn_dec_scatter_reduce(cx, x);

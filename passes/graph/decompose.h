@@ -37,6 +37,9 @@ sn_nd sn_dec_matmul(sn_pass_ctx *cx, sn_nd x);
 /* decompose_lanes.c */
 sn_nd sn_dec_lanes(sn_pass_ctx *cx, sn_nd x);
 
+/* decompose_pairs.c */
+sn_nd sn_dec_pairs(sn_pass_ctx *cx, sn_nd x);
+
 /* decompose_random.c */
 sn_nd sn_dec_dropout(sn_module *m, sn_nd x);
 sn_nd sn_dec_random_normal(sn_module *m, sn_nd x);

@@ -16,6 +16,7 @@ typedef struct sn_lower_leaf {
 /* What is known of a graph node during lowering. */
 typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
+    uint32_t ways;       /* ... and those that read views of it */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
     bool live, realized;
     bool aligned;         /* once realized, its rows begin at multiples of 16 bytes, with room behind them if need be */
@@ -155,6 +156,8 @@ void sn_lower_count_node(sn_lower_count *out, const sn_lower *lw, sn_nd x);
 void sn_lower_find_ranges(sn_lower *lw);
 /* Are the elements of x known to be positions in an axis of that size? */
 bool sn_lower_is_inside(const sn_lower *lw, sn_nd x, sn_ix extent);
+/* Of the lowest bits of x, an integer, those that may differ; all that its dtype has where nothing is known. */
+uint32_t sn_lower_bits(const sn_lower *lw, sn_nd x);
 
 /* ---- random.c ---- */
 
@@ -195,8 +198,15 @@ sn_val sn_lower_written(sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* A scatter that combines. */
 bool sn_lower_combines(const sn_node_rec *n);
-/* The kernel that combines parts of the updates of x: `number` of them, [number, elements of x]; with which combiner. */
-sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd x);
+/* What parts of the updates of a scatter come to. */
+typedef struct sn_lower_parts {
+    sn_buf buf; /* [number, size]: each begins with the elements of the result */
+    int64_t number, size;
+    sn_comb comb;
+    bool few; /* one after the other they leave a row without updates as it is, -0.0 too */
+} sn_lower_parts;
+/* The kernel that combines parts of the updates of x; false: that has to be decomposed. */
+bool sn_lower_scatter_parts(sn_lower_parts *out, sn_lower *lw, sn_nd x);
 
 /* ---- repeat.c ---- */
 

@@ -4,7 +4,7 @@
  *
  * A position that is looked up counts from the end where it is negative, and is brought inside of the axis. One that is known to be in it
  * is neither tested nor moved from its dtype: an image that is sampled at computed places has as many such tests as loads. What is
- * known comes from constants, numbers along axes, remainders, limits and what keeps their order. Floats are bounded by limits, by roundings to
+ * known comes from constants, numbers along axes, remainders, limits and what keeps their order, and from dtypes that hold little. Floats are bounded by limits, by roundings to
  * integers and by what those become; nan is in no range, and as an integer 0.
  *
  * Whoever uses it must stay inside of the buffer all the same (element.c clamps). Relies on nothing. Cost: linear in the nodes.
@@ -56,6 +56,7 @@ static bounds of_cast(const sn_lower *lw, const sn_node_rec *n, bounds a) {
     bool exact = n->type.dtype == SN_F64 || (n->type.dtype == SN_F32 && a.low >= -0x1p24 && a.high <= 0x1p24);
     if (sn_is_float(n->type.dtype)) return exact && is_finite(a) && !sn_is_float(from) ? a : unknown;
     if (n->type.dtype == SN_BOOL) return (bounds){0, 1};
+    if (from == SN_U64 && !is_finite(a)) return unknown; /* what is large becomes negative */
     return sn_is_float(from) ? as_integer(a) : a;
 }
 
@@ -107,13 +108,23 @@ static bounds of_node(const sn_lower *lw, sn_nd x) {
     return n->n_in == 2 && sn_ops[n->op].cls == SN_OPS_BINARY ? of_binary(n, a, bounds_of(lw, n->in[1])) : unknown;
 }
 
-/* What does not fit in the dtype wraps, or is cut. */
+/* What does not fit in the dtype wraps, or is cut. An end that is not known is no such thing: of_binary knows both or none of what may wrap. */
 static bool fits(sn_dtype t, bounds b) {
-    if (sn_is_float(t)) return true;
+    bool wide = sn_dtype_bytes(t) == 8, is_open = isinf(b.low) || isinf(b.high);
+    if (sn_is_float(t) || (wide && is_open && (b.low >= 0 || !sn_is_unsigned(t)))) return true;
     uint32_t bits = 8 * sn_dtype_bytes(t);
     bool is_unsigned = sn_is_unsigned(t);
     double most = ldexp(1, (int)(is_unsigned ? bits : bits - 1)), least = is_unsigned ? 0 : -most;
     return t == SN_BOOL ? b.low >= 0 && b.high <= 1 : b.low >= least && b.high < most;
+}
+
+/* All that an integer may be; of 64 bits nothing is known beyond 2^53. */
+static bounds of_dtype(sn_dtype t) {
+    if (t == SN_BOOL) return (bounds){0, 1};
+    if (sn_is_float(t)) return unknown;
+    if (sn_dtype_bytes(t) == 8) return sn_is_unsigned(t) ? (bounds){0, INFINITY} : unknown;
+    double values = ldexp(1, (int)(8 * sn_dtype_bytes(t)));
+    return sn_is_unsigned(t) ? (bounds){0, values - 1} : (bounds){-values / 2, values / 2 - 1};
 }
 
 void sn_lower_find_ranges(sn_lower *lw) {
@@ -121,10 +132,19 @@ void sn_lower_find_ranges(sn_lower *lw) {
     if (lw->cx->target->is_gpu) return;
     lw->ranges = SN_NEWN(lw->cx->scratch, bounds, g->nodes.count);
     for (uint32_t i = 1; i < g->nodes.count; i++) {
+        sn_dtype dtype = sn_node_get(lw->m, (sn_nd){i})->type.dtype;
         bounds b = of_node(lw, (sn_nd){i});
-        if (isnan(b.low) || isnan(b.high) || !fits(sn_node_get(lw->m, (sn_nd){i})->type.dtype, b)) b = unknown;
+        if (isnan(b.low) || isnan(b.high) || !fits(dtype, b)) b = of_dtype(dtype);
         lw->ranges[i] = b;
     }
+}
+
+uint32_t sn_lower_bits(const sn_lower *lw, sn_nd x) {
+    bounds b = bounds_of(lw, x);
+    uint32_t bits = 1, all = 8 * sn_dtype_bytes(sn_node_get(lw->m, x)->type.dtype);
+    if (b.low < 0 || b.low > b.high || !is_finite(b)) return all;
+    while (bits < all && ldexp(1, (int)bits) <= b.high) bits++;
+    return bits;
 }
 
 bool sn_lower_is_inside(const sn_lower *lw, sn_nd x, sn_ix extent) {

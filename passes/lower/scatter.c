@@ -11,7 +11,9 @@
  *       parts[g] = s }
  *     loop i in 32 { loop j in 16 { y[i, j] = x[i, j] + sum p in 256 { parts[p, i, j] } } }
  *
- * A part has rows of its own in the cache, and more, one of them for updates that go nowhere. How many parts there are follows from
+ * Rows that are too many for the cache are added up in parts[g] itself.
+ *
+ * A part has rows of its own, and more, one of them for updates that go nowhere. How many parts there are follows from
  * sizes alone (base/scatter.c), and each adds up in order: the bits are the same on any number of threads. The pass `decompose` says which
  * scatters come here (decompose_scatter.c); others are sorts. The first kernel is scheduled as it is made. Cost: the
  * updates once, and what the parts have: no more than a quarter of that, unless rows are many beside updates.
@@ -27,6 +29,7 @@ typedef struct parts {
     sn_scattered s;
     int64_t room; /* rows of the sums: a power of two, and one more than there are */
     sn_buf sums, places;
+    sn_ix first; /* of the part in `sums` */
     /* Updates of one element that are computed: made by vectors, as places are; none: they are loaded, or are rows. */
     sn_buf values;
     sn_ix slot; /* of the update at hand in both */
@@ -127,7 +130,10 @@ static void for_elements(parts *p, int64_t n, for_element body, void *user) {
 
 static void put_identity(parts *p, sn_ix e, void *user) {
     (void)user;
-    sn_put_store(p->s.m, p->s.lw->at, p->sums, e, sn_scattered_identity(&p->s));
+    sn_scattered *s = &p->s;
+    bool sum = s->comb == SN_COMB_SUM && sn_is_float(s->dtype) && s->plan.in_memory;
+    sn_val none = sum ? sn_put_const(s->m, s->lw->at, s->dtype, -0.0) : sn_scattered_identity(s);
+    sn_put_store(s->m, s->lw->at, p->sums, sn_ix_add(s->m, p->first, e), none);
 }
 
 /* Element e of the update goes into the row that starts at *first. */
@@ -167,7 +173,7 @@ static void put_batch(parts *p, sn_ix first) {
     s->update = sn_ix_add(s->m, first, m);
     sn_lower_guard(lw, &lw->mask, s->update, sn_ix_const(s->m, s->plan.count));
     sn_ix row = sn_ix_modc(s->m, sn_ix_val(s->m, sn_put_load(s->m, lw->at, p->places, m)), p->room);
-    sn_ix start = sn_ix_scale(s->m, row, s->plan.width);
+    sn_ix start = sn_ix_add(s->m, p->first, sn_ix_scale(s->m, row, s->plan.width));
     for_elements(p, s->plan.width, put_update, &start);
     lw->mask = (sn_val){0};
 }
@@ -176,22 +182,23 @@ static void put_parts(parts *p) {
     sn_scattered *s = &p->s;
     const sn_scatter_plan *plan = &s->plan;
     for (p->room = 1; p->room <= plan->rows;) p->room *= 2;
-    p->sums = sn_scattered_shared(s, "sums", s->dtype, p->room * plan->width);
+    p->sums = plan->in_memory ? s->to : sn_scattered_shared(s, "sums", s->dtype, p->room * plan->width);
     p->places = sn_scattered_shared(s, "places", SN_I32, plan->batch);
     const sn_lower_node *made = &s->lw->nodes[s->updates.i];
     if (plan->width == 1 && !made->realized && made->ops)
         p->values = sn_scattered_shared(s, "values", s->dtype, plan->batch);
     sn_ix g = sn_scattered_loop(s, "g", plan->parts, SN_AXIS_GRID);
     sn_cursor body = s->lw->at;
+    sn_ix handed_on = sn_ix_scale(s->m, g, plan->room * plan->width);
+    p->first = plan->in_memory ? handed_on : sn_ix_const(s->m, 0);
     for_elements(p, (plan->rows + 1) * plan->width, put_identity, NULL);
     sn_ix c = sn_scattered_loop(s, "c", plan->steps / plan->batch, SN_AXIS_SEQ);
     put_batch(p, sn_ix_add(s->m, sn_ix_scale(s->m, g, plan->steps), sn_ix_scale(s->m, c, plan->batch)));
     s->lw->at = body;
-    sn_ix first = sn_ix_scale(s->m, g, plan->rows * plan->width);
-    for_elements(p, plan->rows * plan->width, put_result, &first);
+    if (!plan->in_memory) for_elements(p, plan->rows * plan->width, put_result, &handed_on);
 }
 
-sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd x) {
+bool sn_lower_scatter_parts(sn_lower_parts *out, sn_lower *lw, sn_nd x) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
     parts p = {.s = {.lw = lw, .m = m, .index = n->in[1], .updates = n->in[2], .comb = COMBS[n->op]}};
@@ -202,15 +209,16 @@ sn_comb sn_lower_scatter_parts(sn_buf *out, int64_t *number, sn_lower *lw, sn_nd
     int64_t rows = sn_ix_value(m, n->type.shape[0]), count = sn_ix_value(m, s->type->shape[0]);
     int64_t width = sn_ix_value(m, sn_ix_product(m, s->type->shape + 1, s->type->rank - 1));
     const sn_target *target = lw->cx->target;
-    if (!sn_scatter_plan_make(&s->plan, target, sn_dtype_bytes(s->dtype), rows, width, count)) return SN_N_COMBS;
+    if (!sn_scatter_plan_make(&s->plan, target, sn_dtype_bytes(s->dtype), rows, width, count)) return false;
     sn_type type = {.dtype = s->dtype, .rank = 2, .shape = {sn_ix_const(m, s->plan.parts)}};
-    type.shape[1] = sn_ix_const(m, rows * width);
-    s->to = *out = sn_lower_temp(lw, &type);
-    *number = s->plan.parts;
+    *out = (sn_lower_parts){
+        .number = s->plan.parts, .size = s->plan.room * width, .comb = s->comb, .few = s->plan.in_memory};
+    type.shape[1] = sn_ix_const(m, out->size);
+    s->to = out->buf = sn_lower_temp(lw, &type);
     sn_lower_begin(lw);
     if (target->is_gpu) sn_lower_scatter_blocks(s);
     else put_parts(&p);
     sn_kern_get(m, lw->kern)->scheduled = true;
     sn_lower_end(lw, "scatter parts");
-    return s->comb;
+    return true;
 }

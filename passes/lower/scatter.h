@@ -14,7 +14,7 @@ typedef struct sn_scattered {
     sn_lop combine;
     sn_dtype dtype;
     sn_scatter_plan plan;
-    sn_buf to;    /* [parts, rows * width] */
+    sn_buf to;    /* [parts, room * width] */
     sn_ix update; /* number of the one at hand */
 } sn_scattered;
 

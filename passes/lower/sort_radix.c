@@ -240,7 +240,7 @@ static sn_runs new_items(radix *r) {
 }
 
 /* Of keys (order.c) that halves become as floats of 32 bits the lower digits are alike, or say what the sign does; integers of few bits
- * have them all in the lower ones. Long rows have fewer and longer digits. */
+ * have them all in the lower ones, and so have integers of which it is known (range.c). Long rows have fewer and longer digits. */
 static void find_digits(radix *r) {
     enum { SHORT = 8, LONG = 11, LONG_ROW = 1 << 13 };
     sn_dtype t = r->o->type->dtype;
@@ -248,6 +248,8 @@ static void find_digits(radix *r) {
     r->high = sn_is_float(t) && bits < 32 ? 32 : bits;
     r->low = t == SN_BF16 ? 16 : t == SN_F16 ? 8 : 0;
     r->is_signed = t != SN_U8 && t != SN_U16 && t != SN_BOOL;
+    uint32_t known = sn_is_float(t) || bits < 32 ? bits : sn_lower_bits(r->o->lw, r->o->x);
+    if (known < bits) r->high = known, r->is_signed = false;
     r->bits = !r->o->out[1].i && !r->o->wide && (t == SN_F32 || !sn_is_float(t));
     r->width = r->o->n >= LONG_ROW && r->high - r->low > 2 * SHORT ? LONG : SHORT;
 }

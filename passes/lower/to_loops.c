@@ -25,7 +25,8 @@
  *   - what is made of constants alone, and read by what is not, is realized where computing it reads no fewer bytes than it
  *     has, or takes a sine or the like (tables of rotary embeddings) and its elements stay in a cache: its kernel runs once,
  *     when a program is loaded, while what is inlined is computed in each run; on a CPU, which has no operations to spare, so are
- *     tables along one axis that many elements read (places and weights of the columns of an image);
+ *     tables along one axis that many elements read (places and weights of the columns of an image), and on a CPU what is looked up
+ *     many times over, whatever it is made of;
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * A repeat is several sections of kernels (repeat.c), and so are branches (cond.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
@@ -433,6 +434,28 @@ static void decide_repeated(sn_lower *lw, sn_nd x) {
     }
 }
 
+/* On a CPU: a concatenation of which parts are computed and which is read in several ways. Who reads it computes an element of each part, and
+ * selects one: stages of a transform, each made of halves of the one before, would double what they compute with each other stage. */
+static bool is_computed_again(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (lw->cx->target->is_gpu || n->op != SN_OP_CONCAT || lw->nodes[x.i].ways < 2) return false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        sn_nd part = n->in[k];
+        while (!lw->nodes[part.i].realized && is_pad_or_view(sn_node_get(lw->m, part)))
+            part = sn_node_get(lw->m, part)->in[0];
+        if (!lw->nodes[part.i].realized && lw->nodes[part.i].ops >= SN_REALIZE_PARTS) return true;
+    }
+    return false;
+}
+
+/* On a CPU: what is looked up many times over is computed once, as a table. */
+static void decide_table(sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    bool looks_up = n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER;
+    if (lw->cx->target->is_gpu || !looks_up || is_plain_load(lw, n->in[0], false) || lw->nodes[x.i].within) return;
+    if (elements_of(lw, x) >= SN_TABLE_READS * elements_of(lw, n->in[0])) realize_below(lw, n->in[0]);
+}
+
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
@@ -444,6 +467,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     count_bytes(lw, x);
     bool is_view = sn_ops[n->op].cls == SN_OPS_VIEW;
     if (is_view) sn_lower_note_leaves(lw, x);
+    decide_table(lw, x);
     uint32_t ops = sn_lower_own_ops(n), reads = 0, streams;
     info->slow = is_slow(n);
     for (uint32_t k = 0; k < n->n_in; k++) {
@@ -480,6 +504,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
     if (info->users > 1 && !info->drawn && (info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS))
         info->realized = true;
+    if (is_computed_again(lw, x)) info->realized = true;
     if (streams > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS || pays_once(lw, x) || info->joined ||
         info->crosses)
         info->realized = true;
@@ -529,6 +554,12 @@ static void count_users(sn_lower *lw) {
         if (joins_rows(lw, (sn_nd){i})) note_flat(lw, n->in[0]);
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) lw->nodes[g->outputs.at[k].node.i].users++;
+    for (uint32_t k = 0; k < g->outputs.n; k++) lw->nodes[g->outputs.at[k].node.i].ways++;
+    for (uint32_t i = g->nodes.count; i-- > 1;) {
+        const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
+        uint32_t ways = sn_ops[n->op].cls == SN_OPS_VIEW ? lw->nodes[i].ways : 1;
+        for (uint32_t k = 0; k < n->n_in && live[i]; k++) lw->nodes[n->in[k].i].ways += ways;
+    }
 }
 
 /* ---- buffers ---- */
@@ -680,33 +711,37 @@ static void make_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
 
 /* The operand and all parts of the updates. */
 typedef struct combined {
-    sn_buf parts;
-    sn_ix at, size; /* of the element in a part; of a part */
+    sn_lower_parts parts;
+    sn_ix at; /* of the element in a part */
 } combined;
 
 static void emit_part(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
     const combined *c = user;
-    sn_ix at = sn_ix_add(lw->m, sn_ix_mul(lw->m, index[0], c->size), c->at);
-    yield[0] = sn_put_load(lw->m, lw->at, c->parts, at);
+    yield[0] = sn_put_load(lw->m, lw->at, c->parts.buf, sn_ix_fma(lw->m, c->parts.size, index[0], c->at));
 }
 
 static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
-    combined c = {.size = sn_type_numel(m, &n->type)};
-    int64_t number;
-    sn_comb comb = sn_lower_scatter_parts(&c.parts, &number, lw, x);
-    if (comb == SN_N_COMBS) {
+    combined c;
+    if (!sn_lower_scatter_parts(&c.parts, lw, x)) {
         sn_fail(m->env, SN_ERROR_UNSUPPORTED, "%s: has to be decomposed before to-loops", sn_ops[n->op].name);
         return;
     }
     sn_lower_begin(lw);
-    sn_ix index[SN_MAX_RANK] = {{0}}, parts = sn_ix_const(m, number);
+    sn_ix index[SN_MAX_RANK] = {{0}}, number = sn_ix_const(m, c.parts.number);
     open_loops(lw, x, index);
     c.at = sn_ix_flatten(m, index, n->type.shape, n->type.rank);
-    sn_val v, first = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
-    sn_lower_reduce_nest(lw, &v, comb, 1, &n->type.dtype, &parts, 1, emit_part, &c);
-    v = sn_put_op2(m, lw->at, sn_comb_lops[comb], first, v);
+    sn_val part, v = sn_put_cast(m, lw->at, n->type.dtype, sn_lower_element(lw, n->in[0], index));
+    for (int64_t p = 0; p < c.parts.number && c.parts.few; p++) {
+        sn_ix at = sn_ix_const(m, p);
+        emit_part(lw, &c, &at, &part);
+        v = sn_put_op2(m, lw->at, sn_comb_lops[c.parts.comb], v, part);
+    }
+    if (!c.parts.few) {
+        sn_lower_reduce_nest(lw, &part, c.parts.comb, 1, &n->type.dtype, &number, 1, emit_part, &c);
+        v = sn_put_op2(m, lw->at, sn_comb_lops[c.parts.comb], v, part);
+    }
     sn_lower_note(lw, x, lw->first);
     sn_put_store(m, lw->at, b, sn_lower_place(lw, x, b, index), v);
     sn_lower_end(lw, lw->note.s);

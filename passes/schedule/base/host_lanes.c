@@ -15,6 +15,8 @@
  */
 #include "passes/schedule/base/figures.h"
 
+#include <stdlib.h>
+
 enum { MOST_VECTORS = 4, FEW_VALUES = 6, MORE_VALUES = 12 };
 
 /* ---- choosing ---- */
@@ -50,6 +52,14 @@ static bool varies_in(const sn_module *m, sn_ix e, const sn_chain *nest) {
     return false;
 }
 
+/* Lanes that lie a few apart are loaded as whole vectors. */
+static double access_cost(sn_module *m, sn_ix e, sn_axis ax, double lanes) {
+    int64_t step;
+    if (!sn_ix_uses_axis(m, e, ax)) return 1;
+    if (!sn_ix_coef(m, e, ax, &step) || llabs(step) > SN_MOST_APART) return lanes;
+    return (double)llabs(step);
+}
+
 /* What a step of a vector takes, in instructions: lanes along the nest, and lanes along the rows. */
 typedef struct step_cost {
     double inner, outer;
@@ -64,8 +74,8 @@ static step_cost cost_of(sn_module *m, const sn_schedule_shape *sh, const sn_sch
         bool in_nest = sn_is_access(r) && varies_in(m, r->ix, &nest->chain);
         if (!sn_is_access(r)) c.inner += r->n_results, c.outer += r->n_results;
         if (!in_nest) continue;
-        c.inner += is_along(m, r->ix, last) || !sn_ix_uses_axis(m, r->ix, last) ? 1 : lanes;
-        c.outer += is_along(m, r->ix, row) || !sn_ix_uses_axis(m, r->ix, row) ? 1 : lanes;
+        c.inner += access_cost(m, r->ix, last, lanes);
+        c.outer += access_cost(m, r->ix, row, lanes);
     }
     return c;
 }

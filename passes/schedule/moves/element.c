@@ -441,10 +441,32 @@ static bool has_steps(const sn_schedule_shape *sh, const sn_module *m) {
     return false;
 }
 
+/* Operations of a step that wait for one another, one behind the other. */
+static uint32_t depth_of_steps(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    const sn_module *m = cx->m;
+    uint16_t *depth = SN_NEWN(cx->scratch, uint16_t, m->vals.count);
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
+        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            uint16_t d = 0;
+            for (uint32_t k = 0; k < r->n_in; k++)
+                if (depth[r->in[k].i] > d) d = depth[r->in[k].i];
+            if (sn_lop_has_region(r->op) || d == UINT16_MAX) continue;
+            for (uint32_t k = 0; k < r->n_results; k++) depth[sn_result(r, k).i] = (uint16_t)(d + 1);
+            if (d > most) most = d;
+        }
+    }
+    return most;
+}
+
 /* On the CPU: vectors of `lanes` that a thread has abreast, so that steps which wait for one another fill the machine. Those of many operations
- * have enough to do by themselves, and fill registers; bytes have as many lanes as there may be. */
+ * have enough to do by themselves, unless these wait for one another (few more than a line of them), and fill registers; bytes have as many lanes as
+ * there may be. */
 static uint32_t vectors_abreast(const sn_pass_ctx *cx, const sn_schedule_shape *sh, uint32_t lanes) {
-    if (cx->target->is_gpu || !has_steps(sh, cx->m) || sh->ops > SN_HOST_ABREAST_MOST) return 1;
+    if (cx->target->is_gpu || !has_steps(sh, cx->m)) return 1;
+    if (sh->ops > SN_HOST_ABREAST_MOST && sh->ops > SN_HOST_ABREAST_WIDE * depth_of_steps(cx, sh)) return 1;
     uint32_t vectors = sh->ops > SN_HOST_ABREAST_FEW ? SN_HOST_ABREAST / 2 : SN_HOST_ABREAST;
     int64_t row = sn_last_outer_extent(cx, sh);
     while (vectors > 1 && lanes * vectors > cx->target->vector_bytes) vectors /= 2;

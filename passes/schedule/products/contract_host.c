@@ -345,6 +345,13 @@ bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx,
     return true;
 }
 
+/* Would columns be packed of which a single row reads each element once, as it could where they are? */
+static bool packs_for_one_row(const sn_contract_plan *p, const sn_contraction *c) {
+    bool packs = false;
+    for (uint32_t o = 0; o < c->n_operands; o++) packs |= c->operands[o].right && p->panel[o] == SN_PANEL_ACROSS;
+    return c->m == 1 && packs;
+}
+
 bool sn_schedule_contract_host_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_contraction c;
     (void)sh;
@@ -363,6 +370,7 @@ sn_status sn_schedule_contract_host_candidates(sn_sched_list *out, sn_pass_ctx *
     /* Sums of what is computed from pairs: nothing that a panel keeps is read again. */
     if (pinned->cls == SN_SCHED_NONE && c.m == 1 && sh && sh->lanes_are_rows) return SN_OK;
     if (!sn_contract_plan_find(&p, &sc, cx, &c)) return SN_OK;
+    if (pinned->cls == SN_SCHED_NONE && packs_for_one_row(&p, &c)) return SN_OK;
     sn_schedule_propose(out, cx, &sc);
     out->cycles = p.cycles;
     return SN_OK;

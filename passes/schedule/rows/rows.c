@@ -13,6 +13,7 @@
 #include "passes/schedule/rows/rows.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What rows ask about the shape. */
 typedef struct rows {
@@ -372,7 +373,7 @@ static bool fits_registers(const sn_target *t, const rows *ro) {
 }
 
 bool sn_schedule_row_is_open(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
-    if (cx->target->is_gpu || sh->scans || sh->mixed) return false;
+    if (cx->target->is_gpu || sh->mixed) return false;
     for (uint32_t i = 0; i < sh->n_nests; i++)
         if (sh->nests[i].chain.n != 1 || !sh->nests[i].perfect) return false;
     return true;
@@ -409,6 +410,26 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     bool words = bytes == 2 && even * bytes == SN_WORD && ro->sh->max_count * bytes < SN_TEAM_ROW;
     if (words && ro->together < 2 && has_weights(cx->m, ro->sh, 0)) return even;
     return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
+}
+
+/* Are the elements that nests load at places that they load or compute, or a few apart, as a channel of pixels is? The CPU has vectors
+ * of such. */
+static bool has_lanes_apart(sn_module *m, const sn_schedule_shape *sh) {
+    bool any = false;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &sh->nests[i];
+        sn_axis last = sn_stmt_axis(m, nest->chain.at[nest->chain.n - 1]);
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            int64_t step;
+            if (!sn_is_access(r) || (!sn_ix_uses_vals(m, r->ix) && !sn_ix_uses_axis(m, r->ix, last))) continue;
+            bool apart = sn_ix_coef(m, r->ix, last, &step) && llabs(step) <= SN_MOST_APART;
+            if (!sn_loads(r) || (!apart && !sn_ix_uses_vals(m, r->ix))) return false;
+            any = true;
+        }
+    }
+    return any;
 }
 
 /* Has every multiprocessor a row, but do blocks follow each other so little that it rests while one begins and another
@@ -463,6 +484,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     uint32_t threads = most_threads(t, sc);
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
+    if (!t->is_gpu && !width && has_lanes_apart(cx->m, ro->sh)) width = SN_WORD;
     if (!sc->vector) sc->vector = row_vector(cx, ro, width);
     if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
         (ro->online || (ro->once && (in_few_turns(t, ro) || ro->positions || is_of_bytes(ro, sc))))) {

@@ -12,10 +12,13 @@
 #include "passes/schedule/products/contraction.h"
 #include "passes/schedule/base/schedule.h"
 
+/* A line without taps: each of its windows is a place of its own. */
+#define SN_WINDOW_NO_TAP UINT32_MAX
+
 /* Windows along a line; without one: a single window of a single place. */
 typedef struct sn_window_line {
     bool there;
-    uint32_t outer, tap;        /* positions in the outer chain and in the nest */
+    uint32_t outer, tap;        /* positions in the outer chain and in the nest, or SN_WINDOW_NO_TAP */
     int64_t windows, taps;      /* extents of the two */
     int64_t step, dilation;     /* in places; dilation may be negative (flipped), neither has a factor with the other */
     int64_t unit;               /* elements from one place to the next */
@@ -31,7 +34,7 @@ typedef struct sn_window {
     sn_stmt inner; /* innermost reduction */
     sn_stmt load;
     sn_val value;               /* what the nest makes of an element alone: conversions, what is outside */
-    sn_window_line row, column; /* of the two the columns lie closer together */
+    sn_window_line row, column; /* of the two the columns lie closer together; CPU: they may be without taps */
     int lanes; /* position of the outer axis along which neighbours lie, that is no line; -1: the columns do */
     int64_t n_lanes, n_planes; /* extent of that; iterations of all other outer axes, the planes */
     bool weights_apart;        /* a thread has one lane, and the block its weights in shared memory */

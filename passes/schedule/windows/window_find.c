@@ -29,7 +29,7 @@ static void find_combination(sn_window_line *l) {
 
 static bool same_when_moved(sn_window *w, const sn_window_line *l, sn_ix e) {
     sn_module *m = w->m;
-    if (!e.i) return true;
+    if (!e.i || l->tap == SN_WINDOW_NO_TAP) return true;
     sn_axis axes[2] = {outer_axis(w, l->outer), tap_axis(w, l->tap)};
     sn_ix z = sn_ix_axis(m, sn_axis_new(m, "z", sn_ix_const(m, 2)));
     sn_ix with[2] = {sn_ix_add(m, sn_ix_axis(m, axes[0]), sn_ix_scale(m, z, l->dilation)),
@@ -37,10 +37,12 @@ static bool same_when_moved(sn_window *w, const sn_window_line *l, sn_ix e) {
     return sn_ix_eq(sn_ix_subst(m, e, axes, with, 2), e);
 }
 
-/* Is the value the same wherever windows meet in it, and read from nowhere? */
+/* Is the value the same wherever windows meet in it, and read from nowhere? A CPU, which computes a place before it goes into the patch, may
+ * read for it what it likes. */
 static bool is_of_place(sn_window *w, const sn_window_line *l, sn_val v) {
     const sn_stmt_rec *r = sn_stmt_get(w->m, sn_val_get(w->m, v)->def);
-    if (sn_lops[r->op].has_region || sn_is_access(r) || r->op == SN_LOP_ACCUM) return false;
+    bool read = r->op == SN_LOP_LOAD && !w->cx->target->is_gpu && !sn_ix_uses_vals(w->m, r->ix);
+    if (sn_lops[r->op].has_region || (sn_is_access(r) && !read) || r->op == SN_LOP_ACCUM) return false;
     if (!same_when_moved(w, l, r->ix) || !same_when_moved(w, l, r->bound)) return false;
     for (uint32_t i = 0; i < r->n_in; i++)
         if (!is_of_place(w, l, r->in[i])) return false;
@@ -115,6 +117,19 @@ static void find_value(sn_window *w) {
     for (sn_stmt u; (u = only_user(w, w->value)).i;) w->value = sn_stmt_get(w->m, u)->result;
 }
 
+/* On a CPU columns that no window walks along are the vectors of windows that go from row to row, where they lie side by side. */
+static void stand_upright(sn_window *w) {
+    int64_t c;
+    for (uint32_t i = 0; i < w->sh->outer.n && !w->row.there; i++) {
+        if (i == w->column.outer || !sn_ix_coef(w->m, sn_stmt_get(w->m, w->load)->ix, outer_axis(w, i), &c) || c != 1)
+            continue;
+        w->row = w->column;
+        w->column = (sn_window_line){.there = true, .outer = i, .tap = SN_WINDOW_NO_TAP, .taps = 1, .step = 1};
+        w->column.windows = extent(w, w->sh->outer.at[i]);
+        w->column.dilation = w->column.unit = w->column.per_outer = 1;
+    }
+}
+
 static bool find_lines(sn_window *w) {
     const sn_window_line none = {.there = false};
     for (sn_stmt s = sn_region_first(w->m, w->k, w->inner); s.i; s = sn_next(w->m, s)) {
@@ -126,6 +141,7 @@ static bool find_lines(sn_window *w) {
     }
     if (!w->column.there) return false;
     find_line(&w->row, w, &w->column);
+    if (!w->cx->target->is_gpu && !w->row.there && w->column.unit != 1) stand_upright(w);
     return true;
 }
 

@@ -202,7 +202,8 @@ static void find_loops(binding *b) {
 /* Taps of a row are written out where they are few. */
 static sn_axis_kind kind_of(const binding *b, const tap_loop *l) {
     int64_t products = l->run * b->t.own_planes * b->t.own_rows * b->t.vectors;
-    return l->at == b->w.column.tap && products <= MOST_WRITTEN ? SN_AXIS_UNROLL : SN_AXIS_SEQ;
+    uint32_t innermost = b->w.column.tap == SN_WINDOW_NO_TAP ? b->w.row.tap : b->w.column.tap;
+    return l->at == innermost && products <= MOST_WRITTEN ? SN_AXIS_UNROLL : SN_AXIS_SEQ;
 }
 
 static void put_windows(binding *b, sn_cursor at) {

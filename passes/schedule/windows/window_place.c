@@ -25,11 +25,11 @@ void sn_window_set_line(sn_contraction_copier *c, const sn_window *w, const sn_w
     if (!l->there) return;
     sn_ix at = sn_ix_addc(w->m, place, sn_window_first_place(l));
     sn_window_set_axis(c, outer_of(w, l), sn_ix_add(w->m, sn_ix_scale(w->m, at, l->per_outer), window));
-    sn_window_set_axis(c, tap_of(w, l), sn_ix_scale(w->m, at, l->per_tap));
+    if (l->tap != SN_WINDOW_NO_TAP) sn_window_set_axis(c, tap_of(w, l), sn_ix_scale(w->m, at, l->per_tap));
 }
 
 void sn_window_set_tap(sn_contraction_copier *c, const sn_window *w, const sn_window_line *l, sn_ix tap) {
-    if (l->there) sn_window_set_axis(c, tap_of(w, l), tap);
+    if (l->there && l->tap != SN_WINDOW_NO_TAP) sn_window_set_axis(c, tap_of(w, l), tap);
 }
 
 /* Is the value made of that of the element? */
