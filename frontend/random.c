@@ -49,7 +49,7 @@ static double random_float(uint64_t *state, const sn_random_how *how, bool posit
 /* Some elements become extremes, in one tensor every other one, in another one in a thousand. Positions stay valid, what has to be
  * positive stays finite. */
 static void put_extremes(char *out, sn_dtype dtype, int64_t n, uint64_t seed, const sn_demand *d) {
-    static const double floats[] = {0, -0.0, -INFINITY, INFINITY, NAN, -1};
+    static const double floats[] = {0, -INFINITY, INFINITY, NAN, -1};
     static const int64_t integers[] = {0,         -1,        1,         INT64_MAX, INT64_MIN, INT32_MAX,
                                        INT32_MIN, INT16_MAX, INT16_MIN, UINT8_MAX, INT8_MIN,  INT8_MAX};
     static const int64_t every[] = {2, 5, 30, 300, 1000};

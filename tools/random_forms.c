@@ -226,7 +226,7 @@ static void make_unary(form_maker *f) {
 
 static void make_binary(form_maker *f) {
     static const char *const ops[] = {"add", "sub", "sub", "mul", "mul", "div", "maximum", "minimum"};
-    static const char *const numbers[] = {"2.0", "0.125", "-1.0", "0.0", "1.0", "-0.0", "0.5", "1e-5", "1024.0"};
+    static const char *const numbers[] = {"2.0", "0.125", "-1.0", "0.0", "1.0", "0.5", "1e-5", "1024.0"};
     random_tensor x = pick(f, FLOATS, 0), y, shape;
     char text[TEXT];
     const char *op = ops[below(f, SN_COUNT(ops))];
