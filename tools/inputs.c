@@ -75,8 +75,8 @@ typedef struct fill_args {
 static uint64_t mix_name(uint64_t seed, const char *name) { return sn_hash_bytes(seed, name, strlen(name)); }
 
 bool tool_distribution(sn_distribution *out, const char *name, size_t n) {
-    static const char *const names[] = {[SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide",
-                                        [SN_EXTREMES] = "extremes"};
+    static const char *const names[] = {
+        [SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide", [SN_EXTREMES] = "extremes"};
     for (size_t k = 0; k < SN_COUNT(names); k++) {
         if (strlen(names[k]) != n || memcmp(name, names[k], n) != 0) continue;
         *out = (sn_distribution)k;

@@ -166,12 +166,15 @@ typedef struct noise {
     bool explains; /* every output that is wrong */
 } noise;
 
-/* As the type, or the f32 that halves are computed in, would hold it, and up to four units in the last place off. */
+/* As the type, or the f32 that halves are computed in, would hold it, and up to four units in the last place off. What cancels may leave
+ * nothing, and zeros of either sign. */
 static void disturb(sn_array *a, uint64_t *state) {
     bool wide = a->dtype == SN_F64, as_half = !wide && sn_draw(state) % 2;
     for (int64_t k = 0; sn_is_float(a->dtype) && k < a->numel; k++) {
-        if (as_half && fabs(a->f[k]) < 0x1p-24) a->f[k] = copysign(0, a->f[k]); /* what cancels may leave that */
-        double by = ((double)(sn_draw(state) % 2001) / 1000 - 1) * (wide ? 0x1p-51 : 0x1p-22);
+        uint64_t draw = sn_draw(state);
+        double by = ((double)(draw % 2001) / 1000 - 1) * (wide ? 0x1p-51 : 0x1p-22);
+        if (as_half && fabs(a->f[k]) < 0x1p-24) a->f[k] = copysign(0, a->f[k]);
+        if (a->f[k] == 0 && draw >> 63) a->f[k] = -a->f[k];
         a->f[k] = sn_round_to(as_half ? a->dtype : wide ? SN_F64 : SN_F32, a->f[k] * (1 + by));
     }
 }
@@ -372,7 +375,7 @@ static void compile_all(job *j, sn_graph *g, uint64_t number) {
     }
     compile_for(j, g, NULL, "host");
     compile_for(j, g, NULL, "gpu");
-    if (j->args->products) compile_for(j, g, "sm_90a", "gpu"); /* with boxes and wgmma */
+    if (j->args->products || j->args->forms) compile_for(j, g, "sm_90a", "gpu"); /* with boxes and wgmma */
     for (uint64_t k = 0; k < SN_COUNT(targets) && !j->args->no_targets; k++)
         if (j->args->all_targets || k == number % SN_COUNT(targets)) compile_for(j, g, targets[k], NULL);
 }

@@ -128,8 +128,9 @@ static void make_iota(form_maker *f) {
     for (uint32_t k = 0; k < x.rank; k++) x.at[k] = any_of_sizes(f);
     uint32_t axis = (uint32_t)below(f, x.rank);
     if (x.rank == 2 && chance(f, 70)) x.at[1 - axis] = 1;
-    snprintf(text, sizeof text, x.rank == 1 ? "iota axis=%u dtype=%s shape=[%lld]" : "iota axis=%u dtype=%s shape=[%lld, %lld]",
-             axis, sn_dtypes[x.dtype].name, (long long)x.at[0], (long long)x.at[1]);
+    snprintf(text, sizeof text,
+             x.rank == 1 ? "iota axis=%u dtype=%s shape=[%lld]" : "iota axis=%u dtype=%s shape=[%lld, %lld]", axis,
+             sn_dtypes[x.dtype].name, (long long)x.at[0], (long long)x.at[1]);
     if (elements(&x) <= MOST_ELEMENTS) put_like(f, &x, text);
 }
 
@@ -143,7 +144,7 @@ static int64_t any_integer(form_maker *f, sn_dtype t) {
 
 static void make_integer(form_maker *f) {
     static const char *const unary[] = {"neg", "abs", "not", "sign"};
-    static const char *const binary[] = {"add", "sub",     "sub",     "mul", "div", "floordiv", "rem", "fmod",
+    static const char *const binary[] = {"add",     "sub",     "sub", "mul", "div", "floordiv", "rem", "fmod",
                                          "minimum", "maximum", "and", "or",  "xor", "shl",      "shr", "pow"};
     random_tensor x = pick(f, INTEGERS, 0), y, shape;
     char text[TEXT];
@@ -182,7 +183,8 @@ static void make_bool(form_maker *f) {
         if (!pick_for(&y, &shape, f, &x, BOOLS)) return;
         snprintf(text, sizeof text, "%s %%%s, %%%s", joined[below(f, SN_COUNT(joined))], x.name, y.name);
         if (chance(f, 20)) snprintf(text, sizeof text, "not %%%s", x.name), shape = x;
-    } else if (chance(f, 60) && pick_for(&y, &shape, f, &x, sn_is_float(x.dtype) ? FLOATS : INTEGERS) && y.dtype == x.dtype) {
+    } else if (chance(f, 60) && pick_for(&y, &shape, f, &x, sn_is_float(x.dtype) ? FLOATS : INTEGERS) &&
+               y.dtype == x.dtype) {
         snprintf(text, sizeof text, "%s %%%s, %%%s", op, x.name, y.name);
     } else {
         shape = x;
@@ -201,7 +203,8 @@ static void make_where(form_maker *f) {
     char text[TEXT];
     if (!pick_for(&x, &shape, f, &c, chance(f, 85) ? FLOATS : INTEGERS)) return;
     shape.dtype = x.dtype;
-    if (chance(f, 25) && pick_for(&y, &whole, f, &shape, sn_is_float(x.dtype) ? FLOATS : INTEGERS) && y.dtype == x.dtype) {
+    if (chance(f, 25) && pick_for(&y, &whole, f, &shape, sn_is_float(x.dtype) ? FLOATS : INTEGERS) &&
+        y.dtype == x.dtype) {
         snprintf(text, sizeof text, "where %%%s, %%%s, %%%s", c.name, x.name, y.name);
         whole.dtype = x.dtype;
         put_like(f, &whole, text);
@@ -214,8 +217,9 @@ static void make_where(form_maker *f) {
 }
 
 static void make_unary(form_maker *f) {
-    static const char *const ops[] = {"neg",   "abs",  "exp",  "log",     "sqrt",    "rsqrt", "relu",      "silu", "tanh",
-                                      "floor", "sign", "exp2", "sigmoid", "isnan",   "gelu",  "reciprocal", "trunc", "exp"};
+    static const char *const ops[] = {"neg",     "abs",   "exp",  "log",        "sqrt",  "rsqrt",
+                                      "relu",    "silu",  "tanh", "floor",      "sign",  "exp2",
+                                      "sigmoid", "isnan", "gelu", "reciprocal", "trunc", "exp"};
     random_tensor x = pick(f, FLOATS, 0);
     char text[TEXT];
     const char *op = ops[below(f, SN_COUNT(ops))];
@@ -255,7 +259,8 @@ static void make_cast(form_maker *f) {
 /* ---- rows and columns ---- */
 
 static void make_reduce(form_maker *f) {
-    static const char *const of_floats[] = {"sum", "sum", "mean", "amax", "amax", "amin", "logsumexp", "var", "any", "argmax"};
+    static const char *const of_floats[] = {"sum",  "sum",       "mean", "amax", "amax",
+                                            "amin", "logsumexp", "var",  "any",  "argmax"};
     static const char *const of_others[] = {"sum", "amax", "amin", "argmax", "argmin", "any", "all", "prod"};
     static const char *const of_bools[] = {"sum", "any", "all"};
     random_tensor x = pick(f, chance(f, 75) ? FLOATS : ANYTHING, 1), y = x;
@@ -286,8 +291,8 @@ static void make_row(form_maker *f) {
         snprintf(text, sizeof text, "%s %%%s axis=%u", chance(f, 75) ? "softmax" : "log_softmax", x.name, axis);
     } else {
         const char *op = scans[below(f, SN_COUNT(scans))];
-        snprintf(text, sizeof text, "%s %%%s axis=%u exclusive=%s reverse=%s", op, x.name, axis, chance(f, 30) ? "true" : "false",
-                 chance(f, 30) ? "true" : "false");
+        snprintf(text, sizeof text, "%s %%%s axis=%u exclusive=%s reverse=%s", op, x.name, axis,
+                 chance(f, 30) ? "true" : "false", chance(f, 30) ? "true" : "false");
         if (!strcmp(op, "cumsum") && !sn_is_float(x.dtype)) x.dtype = SN_I64;
     }
     put_like(f, &x, text);
@@ -300,7 +305,8 @@ static void make_matmul(form_maker *f) {
     int64_t k = x.at[x.rank - 1];
     for (int try = 0; try < TRIES; try++) {
         y = pick(f, FLOATS, 2);
-        if (y.dtype != x.dtype || y.rank > x.rank || (y.rank == 3 && x.at[0] != y.at[0])) continue;
+        bool aligned = y.rank == 2 || (y.rank == x.rank && !memcmp(y.at, x.at, (x.rank - 2) * sizeof *x.at));
+        if (y.dtype != x.dtype || !aligned) continue;
         bool turned = y.at[y.rank - 1] == k && (y.at[y.rank - 2] != k || chance(f, 50));
         if (!turned && y.at[y.rank - 2] != k) continue;
         random_tensor z = x;
@@ -317,7 +323,8 @@ static void make_matmul(form_maker *f) {
 
 static void put_list(char *text, size_t size, const int64_t *at, uint32_t n) {
     size_t used = (size_t)snprintf(text, size, "[");
-    for (uint32_t k = 0; k < n; k++) used += (size_t)snprintf(text + used, size - used, "%s%lld", k ? ", " : "", (long long)at[k]);
+    for (uint32_t k = 0; k < n; k++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", k ? ", " : "", (long long)at[k]);
     snprintf(text + used, size - used, "]");
 }
 
@@ -327,8 +334,8 @@ static random_tensor make_slice(form_maker *f, const random_tensor *x, uint32_t 
     int64_t start = below(f, x->at[axis]), step = chance(f, 75) ? 1 : 1 + below(f, 3);
     int64_t stop = chance(f, 40) ? x->at[axis] : start + 1 + below(f, x->at[axis] - start);
     y.at[axis] = (stop - start + step - 1) / step;
-    snprintf(text, sizeof text, "slice %%%s axis=%u start=%lld stop=%lld step=%lld", x->name, axis, (long long)start, (long long)stop,
-             (long long)step);
+    snprintf(text, sizeof text, "slice %%%s axis=%u start=%lld stop=%lld step=%lld", x->name, axis, (long long)start,
+             (long long)stop, (long long)step);
     return put_like(f, &y, text);
 }
 
@@ -424,7 +431,8 @@ static bool positions(random_tensor *out, form_maker *f, int64_t size) {
     snprintf(text, sizeof text, "cast %%%s dtype=i64", x.name);
     x.dtype = SN_I64;
     x = put_like(f, &x, text);
-    snprintf(text, sizeof text, "clamp %%%s min=%lld max=%lld", x.name, (long long)(chance(f, 30) ? -size : 0), (long long)size - 1);
+    snprintf(text, sizeof text, "clamp %%%s min=%lld max=%lld", x.name, (long long)(chance(f, 30) ? -size : 0),
+             (long long)size - 1);
     *out = put_like(f, &x, text);
     return true;
 }
@@ -455,13 +463,121 @@ static void make_scatter(form_maker *f) {
     }
 }
 
+/* ---- attention, or almost ---- */
+
+/* One that meets x and leaves its shape as it is. */
+static bool pick_within(random_tensor *y, form_maker *f, const random_tensor *x, kind k) {
+    random_tensor shape;
+    return pick_for(y, &shape, f, x, k) && shape.rank == x->rank && !memcmp(shape.at, x->at, x->rank * sizeof *x->at);
+}
+
+static random_tensor put_one(form_maker *f, const random_tensor *x, const char *before, const char *behind) {
+    char text[TEXT];
+    snprintf(text, sizeof text, "%s %%%s%s", before, x->name, behind);
+    return put_like(f, x, text);
+}
+
+static random_tensor put_two(form_maker *f, const random_tensor *like, const char *op, const random_tensor *x,
+                             const random_tensor *y) {
+    char text[TEXT];
+    snprintf(text, sizeof text, "%s %%%s, %%%s", op, x->name, y->name);
+    return put_like(f, like, text);
+}
+
+static random_tensor put_row(form_maker *f, const random_tensor *x, const char *op, uint32_t axis) {
+    random_tensor y = *x;
+    char text[24];
+    snprintf(text, sizeof text, " axes=[%u] keepdim=true", axis);
+    y.at[axis] = 1;
+    return put_one(f, &y, op, text); /* by name alone: that of x */
+}
+
+/* Positions of queries and keys, and what some arithmetic makes of them. */
+static void put_positions(form_maker *f, int64_t rows, int64_t columns) {
+    char text[TEXT];
+    const char *dtype = sn_dtypes[integer_dtype(f)].name;
+    random_tensor i = {.rank = 2, .at = {rows, 1}}, j = {.rank = 2, .at = {1, columns}},
+                  both = {.dtype = SN_BOOL, .rank = 2};
+    for (i.dtype = 0; strcmp(sn_dtypes[i.dtype].name, dtype) != 0;) i.dtype++;
+    j.dtype = i.dtype, both.at[0] = rows, both.at[1] = columns;
+    snprintf(text, sizeof text, "iota axis=0 dtype=%s shape=[%lld, 1]", dtype, (long long)rows);
+    i = put_like(f, &i, text);
+    snprintf(text, sizeof text, "iota axis=1 dtype=%s shape=[1, %lld]", dtype, (long long)columns);
+    j = put_like(f, &j, text);
+    for (int64_t n = below(f, 4); n > 0; n--) make_integer(f);
+    put_two(f, &both, comparisons[below(f, SN_COUNT(comparisons))], &i, &j);
+    for (int64_t n = below(f, 4); n > 0; n--) make_bool(f);
+}
+
+static random_tensor put_masked(form_maker *f, const random_tensor *x, const char *fill) {
+    random_tensor c;
+    char text[TEXT];
+    if (!pick_within(&c, f, x, BOOLS)) return *x;
+    bool kept = chance(f, 75);
+    snprintf(text, sizeof text, "where %%%s, %s%s, %s%s", c.name, kept ? "%" : "", kept ? x->name : fill,
+             kept ? "" : "%", kept ? fill : x->name);
+    return put_like(f, x, text);
+}
+
+static random_tensor on_scores(form_maker *f, const random_tensor *x) {
+    static const char *const fills[] = {"-inf", "-inf", "-inf", "-10000.0", "-30000.0", "0.0", "nan"};
+    random_tensor y;
+    switch (below(f, 6)) {
+    case 0: return pick_within(&y, f, x, FLOATS) && y.dtype == x->dtype ? put_two(f, x, "add", x, &y) : *x;
+    case 1: return put_one(f, x, "mul", ", 0.125");
+    case 2: return put_one(f, x, "tanh", "");
+    default: return put_masked(f, x, fills[below(f, SN_COUNT(fills))]);
+    }
+}
+
+/* Weights of the scores: a softmax, its parts, or parts of which one is not what it should be. whole: what the product is divided by. */
+static random_tensor put_weights(form_maker *f, const random_tensor *s, random_tensor *whole, bool *later) {
+    random_tensor e = *s;
+    uint32_t last = s->rank - 1;
+    *later = false;
+    if (chance(f, 45)) return put_one(f, s, "softmax", chance(f, 90) ? " axis=-1" : " axis=-2");
+    if (chance(f, 75)) {
+        static const char *const tops[] = {"amax", "amax", "amax", "logsumexp", "mean"};
+        random_tensor top = put_row(f, s, tops[below(f, SN_COUNT(tops))], chance(f, 90) ? last : last - 1);
+        e = put_two(f, s, "sub", s, &top);
+    }
+    random_tensor before = e = put_one(f, &e, "exp", "");
+    if (chance(f, 25)) e = put_masked(f, &e, "0.0");
+    *whole = put_row(f, chance(f, 85) ? &e : &before, "sum", chance(f, 95) ? last : last - 1);
+    if (chance(f, 20)) *whole = put_one(f, whole, "add", chance(f, 50) ? ", 1.0" : ", 1e-6");
+    *later = whole->at[last - 1] == s->at[last - 1] && chance(f, 40);
+    return *later ? e : put_two(f, s, "div", &e, whole);
+}
+
+static void make_attention(form_maker *f) {
+    static const int64_t depths[] = {1, 8, 16, 32, 64, 80};
+    sn_dtype t = float_dtype(f);
+    int64_t h = 1 + below(f, 3), d = depths[below(f, SN_COUNT(depths))], rows = any_of_sizes(f);
+    int64_t columns = chance(f, 60) ? rows : any_of_sizes(f);
+    if (h * rows * columns > MOST_ELEMENTS || f->n + 40 > MOST_VALUES) return;
+    random_tensor q = random_input(&f->r, t, 3, (int64_t[]){h, rows, d}),
+                  k = random_input(&f->r, t, 3, (int64_t[]){h, columns, d});
+    random_tensor v = chance(f, 15) ? k : random_input(&f->r, t, 3, (int64_t[]){h, columns, d}), whole, s = q, y = q;
+    bool later;
+    put_positions(f, rows, columns);
+    k = random_swapped(&f->r, &k);
+    s.at[2] = columns;
+    s = put_two(f, &s, "matmul", &q, &k);
+    for (int64_t n = below(f, 4); n > 0; n--) s = on_scores(f, &s);
+    s = put_weights(f, &s, &whole, &later);
+    if (chance(f, 20)) s = put_masked(f, &s, "0.0");
+    y = put_two(f, &y, "matmul", &s, &v);
+    if (later) put_two(f, &y, "div", &y, &whole);
+}
+
 /* ---- the whole ---- */
 
 static void make(form_maker *f) {
     static void (*const makers[])(form_maker *) = {
-        make_iota,  make_integer, make_integer, make_integer, make_bool,   make_bool,  make_where,  make_where, make_unary,  make_binary,
-        make_binary, make_binary,  make_cast,    make_reduce,  make_reduce, make_reduce, make_row,    make_matmul, make_view, make_view,
-        make_concat, make_gather,  make_scatter,
+        make_iota,   make_integer, make_integer,   make_integer,   make_bool,   make_bool, make_where,
+        make_where,  make_unary,   make_binary,    make_binary,    make_binary, make_cast, make_reduce,
+        make_reduce, make_reduce,  make_row,       make_matmul,    make_view,   make_view, make_concat,
+        make_gather, make_scatter, make_attention, make_attention,
     };
     if (f->n + 8 < MOST_VALUES) makers[below(f, SN_COUNT(makers))](f);
 }
@@ -485,8 +601,8 @@ sn_status random_forms(sn_text *out, sn_context *ctx, uint64_t seed) {
     fresh(&f, float_dtype(&f));
     for (int64_t steps = 4 + below(&f, 24); steps > 0; steps--) make(&f);
     put_outputs(&f);
-    sn_text_printf(out, "graph @random(%s) {\n%s  return %s\n}\n", f.r.inputs.s ? f.r.inputs.s : "", f.r.body.s ? f.r.body.s : "",
-                   f.r.outputs.s);
+    sn_text_printf(out, "graph @random(%s) {\n%s  return %s\n}\n", f.r.inputs.s ? f.r.inputs.s : "",
+                   f.r.body.s ? f.r.body.s : "", f.r.outputs.s);
     sn_text_free(&f.r.inputs);
     sn_text_free(&f.r.body);
     sn_text_free(&f.r.outputs);
