@@ -179,18 +179,16 @@ static sn_status compare_output(sn_check *out, sn_program *p, uint32_t k, const 
     return SN_OK;
 }
 
-static sn_status check_output(sn_check *out, sn_program *p, uint32_t k, const sn_tensor *t, reference *ref) {
-    SN_TRY(compare_output(out, p, k, t, ref));
-    if (out->ok) return SN_OK;
-    if (sn_check_is_empty(out, t->info.numel))
+static sn_status fail_output(const sn_check *c, sn_program *p, uint32_t k, int64_t numel) {
+    if (sn_check_is_empty(c, numel))
         return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH,
                        "output %s: roundings may make anything of each of its elements: nothing can be compared",
                        p->outputs[k].name);
-    if (out->max_rel <= out->bound)
+    if (c->max_rel <= c->bound)
         return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: error of %.3g ulp, the bound is %.3g",
-                       p->outputs[k].name, out->max_ulp, out->bound_ulp);
+                       p->outputs[k].name, c->max_ulp, c->bound_ulp);
     return sn_fail(&p->ctx->env, SN_ERROR_MISMATCH, "output %s: relative error %.3g at element %lld, the bound is %.3g",
-                   p->outputs[k].name, out->max_rel, (long long)out->worst, out->bound);
+                   p->outputs[k].name, c->max_rel, (long long)c->worst, c->bound);
 }
 
 static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,
@@ -206,14 +204,14 @@ static sn_status check(sn_check *out, sn_program *p, sn_tensor *const *inputs, s
     }
     SN_TRY(sn_graph_eval(ref.want, p->source, in, a));
     SN_TRY(sn_program_launch(p, inputs, outputs, NULL, interpreted));
-    sn_status status = SN_OK;
+    sn_tensor **results = SN_NEWN(a, sn_tensor *, p->n_outputs + 1);
     for (uint32_t k = 0; k < p->n_outputs; k++) {
-        int writes = p->outputs[k].writes;
-        sn_status s = check_output(&out[k], p, k, writes < 0 ? outputs[k] : inputs[writes], &ref);
-        if (s != SN_OK && s != SN_ERROR_MISMATCH) return s;
-        if (s != SN_OK) status = s;
+        results[k] = p->outputs[k].writes < 0 ? outputs[k] : inputs[p->outputs[k].writes];
+        SN_TRY(compare_output(&out[k], p, k, results[k], &ref));
     }
-    return status;
+    for (uint32_t k = 0; k < p->n_outputs; k++) /* behind all comparisons: nothing more is evaluated after a failure */
+        if (!out[k].ok) return fail_output(&out[k], p, k, results[k]->info.numel);
+    return SN_OK;
 }
 
 sn_status sn_program_check(sn_check *out, sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs,

@@ -292,8 +292,8 @@ bool sn_check_is_empty(const sn_check *c, int64_t numel);
  * as an index, valid positions. n elements in storage format to `out` (random.c). */
 sn_status sn_random_input(void *out, sn_module *graph, uint32_t input, uint64_t seed);
 /* How floats are distributed: normal; uniform in [0, 1), whose sums do not cancel; normal times a power of 2 from 2^-12
- * to 2^12. */
-typedef enum sn_distribution { SN_NORMAL, SN_UNIFORM, SN_WIDE } sn_distribution;
+ * to 2^12; normal with zeros, infinities and nan among them, integers with the ends of their ranges. */
+typedef enum sn_distribution { SN_NORMAL, SN_UNIFORM, SN_WIDE, SN_EXTREMES } sn_distribution;
 typedef struct sn_random_how {
     uint64_t seed;
     int64_t period; /* elements that are drawn; the others repeat them. 0: as many as sn_random_input draws */

@@ -46,6 +46,25 @@ static double random_float(uint64_t *state, const sn_random_how *how, bool posit
     return positive ? fabs(x) + 0.1 : x;
 }
 
+/* Some elements become extremes, in one tensor every other one, in another one in a thousand. Positions stay valid, what has to be
+ * positive stays finite. */
+static void put_extremes(char *out, sn_dtype dtype, int64_t n, uint64_t seed, const sn_demand *d) {
+    static const double floats[] = {0, -INFINITY, INFINITY, NAN, -1};
+    static const int64_t integers[] = {0,         -1,        1,         INT64_MAX, INT64_MIN, INT32_MAX,
+                                       INT32_MIN, INT16_MAX, INT16_MIN, UINT8_MAX, INT8_MIN,  INT8_MAX};
+    static const int64_t every[] = {2, 5, 30, 300, 1000};
+    uint64_t state = seed ^ UINT64_MAX;
+    int64_t rare = every[sn_draw(&state) % SN_COUNT(every)], kinds = 1 + (int64_t)(sn_draw(&state) % SN_COUNT(floats));
+    if (d->positive || d->positions != INT64_MAX || dtype == SN_BOOL) return;
+    for (int64_t k = 0; k < n; k++) {
+        char *element = out + (size_t)k * sn_dtype_bytes(dtype);
+        if (sn_draw(&state) % (uint64_t)rare) continue;
+        uint64_t which = sn_draw(&state);
+        if (sn_is_float(dtype)) sn_store_float(dtype, element, floats[which % (uint64_t)kinds]);
+        else sn_store_int(dtype, element, sn_wrap_to(dtype, integers[which % SN_COUNT(integers)]));
+    }
+}
+
 static void fill(void *out, sn_dtype dtype, int64_t n, const sn_random_how *how, const sn_demand *d) {
     size_t bytes = sn_dtype_bytes(dtype);
     uint64_t state = how->seed;
@@ -57,6 +76,7 @@ static void fill(void *out, sn_dtype dtype, int64_t n, const sn_random_how *how,
         }
         sn_store_float(dtype, element, random_float(&state, how, d->positive));
     }
+    if (how->floats == SN_EXTREMES) put_extremes(out, dtype, n < PERIOD ? n : PERIOD, how->seed, d);
     repeat(out, n, bytes);
 }
 

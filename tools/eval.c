@@ -12,7 +12,7 @@
 static const char help[] =
     "usage: sinter eval [options] FILE|-\n"
     "  --input NAME=VALUE   FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER (MEMBER: NAME if not given),\n"
-    "                       random:SEED, normal, uniform, wide, zeros, ones, special, spiked,\n"
+    "                       random:SEED, normal, uniform, wide, extremes, zeros, ones, special, spiked,\n"
     "                       equal, growing or alternating (repeat)\n"
     "  --random SEED        random values for all inputs that have none\n"
     "  --dim N=8            the size that a name in shapes of a graph stands for (repeat)\n"
@@ -52,7 +52,10 @@ static int parse(eval_args *e, int argc, char **argv) {
             break;
         case 'g': e->graph = true; break;
         case 'c': e->check_kernels = e->in.random_rest = true; break;
-        case 'o': e->output_dir = optarg; break;
+        case 'o':
+            if (!*optarg) return tool_misuse("--output-dir: a folder is wanted");
+            e->output_dir = optarg;
+            break;
         case 'a': e->print_all = true; break;
         case 'h': e->show_help = true; return TOOL_OK;
         default: return TOOL_USAGE;

@@ -48,7 +48,10 @@ static int parse(explain_args *e, int argc, char **argv) {
             if (!tool_unsigned(&e->top, optarg)) return tool_misuse("--top %s: a number is wanted", optarg);
             break;
         case 'j': e->json = true; break;
-        case 'd': e->dump_dir = optarg; break;
+        case 'd':
+            if (!*optarg) return tool_misuse("--dump-dir: a folder is wanted");
+            e->dump_dir = optarg;
+            break;
         case 'r': e->trace = optarg; break;
         case 'h': e->show_help = true; return TOOL_OK;
         default:

@@ -75,7 +75,8 @@ typedef struct fill_args {
 static uint64_t mix_name(uint64_t seed, const char *name) { return sn_hash_bytes(seed, name, strlen(name)); }
 
 bool tool_distribution(sn_distribution *out, const char *name, size_t n) {
-    static const char *const names[] = {[SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide"};
+    static const char *const names[] = {
+        [SN_NORMAL] = "normal", [SN_UNIFORM] = "uniform", [SN_WIDE] = "wide", [SN_EXTREMES] = "extremes"};
     for (size_t k = 0; k < SN_COUNT(names); k++) {
         if (strlen(names[k]) != n || memcmp(name, names[k], n) != 0) continue;
         *out = (sn_distribution)k;
@@ -142,7 +143,7 @@ static sn_status fill(sn_context *ctx, void *args) {
         return sn_fail(
             &ctx->env, SN_ERROR_ARGUMENT,
             "--input %s=%s: a FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER, random:SEED, normal, uniform, wide, "
-            "zeros, ones, special, spiked, equal, growing or alternating is wanted",
+            "extremes, zeros, ones, special, spiked, equal, growing or alternating is wanted",
             f->name, f->value);
     return fill_random(f, seed, floats);
 }

@@ -35,9 +35,11 @@ static const char help[] =
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
     "  --products       graphs around a product, convolution or attention, instead of any operations\n"
+    "  --forms          graphs near to what passes look for: masks by position, norms, parts, scatters\n"
     "  --headers        kernels of the graphs, with schedules in their headers that may be anything\n"
     "  --check-kernels  also look for races and the like in the kernels that a GPU would get\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"
+    "  --inputs=KIND    normal (default), uniform, wide or extremes (infinities, nan, ends of ranges)\n"
     "  --targets=WHICH  one (default): of the GPU targets each graph takes its turn; all; none\n"
     "  --limit=SECONDS  processor time that one compilation may take (2)\n"
     "  --repro=DIR      write a .sn file of every failure\n"
@@ -47,21 +49,24 @@ static const char help[] =
 typedef struct random_args {
     uint64_t n, seed;
     random_sizes sizes;
+    sn_distribution inputs;
     const char *repro;
     unsigned threads, limit;
-    bool products, headers, check_kernels, all_targets, no_targets, print, show_help;
+    bool products, forms, headers, check_kernels, all_targets, no_targets, print, show_help;
 } random_args;
 
 static int parse(random_args *r, int argc, char **argv) {
     static const struct option options[] = {{"n", required_argument, NULL, 'n'},
                                             {"seed", required_argument, NULL, 's'},
                                             {"sizes", required_argument, NULL, 'z'},
+                                            {"inputs", required_argument, NULL, 'i'},
                                             {"targets", required_argument, NULL, 't'},
                                             {"limit", required_argument, NULL, 'l'},
                                             {"repro", required_argument, NULL, 'r'},
                                             {"threads", required_argument, NULL, 'j'},
                                             {"print", no_argument, NULL, 'p'},
                                             {"products", no_argument, NULL, 'P'},
+                                            {"forms", no_argument, NULL, 'F'},
                                             {"check-kernels", no_argument, NULL, 'k'},
                                             {"headers", no_argument, NULL, 'H'},
                                             {"help", no_argument, NULL, 'h'},
@@ -79,6 +84,10 @@ static int parse(random_args *r, int argc, char **argv) {
             for (r->sizes = 0; r->sizes < RANDOM_N_SIZES && strcmp(optarg, kinds[r->sizes]);) r->sizes++;
             if (r->sizes == RANDOM_N_SIZES) return tool_misuse("--sizes %s: small, empty or huge is wanted", optarg);
             break;
+        case 'i':
+            if (!tool_distribution(&r->inputs, optarg, strlen(optarg)))
+                return tool_misuse("--inputs %s: normal, uniform, wide or extremes is wanted", optarg);
+            break;
         case 't':
             r->all_targets = !strcmp(optarg, "all");
             r->no_targets = !strcmp(optarg, "none");
@@ -95,6 +104,7 @@ static int parse(random_args *r, int argc, char **argv) {
             break;
         case 'p': r->print = true; break;
         case 'P': r->products = true; break;
+        case 'F': r->forms = true; break;
         case 'H': r->headers = true; break;
         case 'k': r->check_kernels = true; break;
         case 'h': r->show_help = true; return TOOL_OK;
@@ -156,11 +166,15 @@ typedef struct noise {
     bool explains; /* every output that is wrong */
 } noise;
 
-/* As the type, or the f32 that halves are computed in, would hold it, and up to four units in the last place off. */
+/* As the type, or the f32 that halves are computed in, would hold it, and up to four units in the last place off. What cancels may leave
+ * nothing, and zeros of either sign. */
 static void disturb(sn_array *a, uint64_t *state) {
     bool wide = a->dtype == SN_F64, as_half = !wide && sn_draw(state) % 2;
     for (int64_t k = 0; sn_is_float(a->dtype) && k < a->numel; k++) {
-        double by = ((double)(sn_draw(state) % 2001) / 1000 - 1) * (wide ? 0x1p-51 : 0x1p-22);
+        uint64_t draw = sn_draw(state);
+        double by = ((double)(draw % 2001) / 1000 - 1) * (wide ? 0x1p-51 : 0x1p-22);
+        if (as_half && fabs(a->f[k]) < 0x1p-24) a->f[k] = copysign(0, a->f[k]);
+        if (a->f[k] == 0 && draw >> 63) a->f[k] = -a->f[k];
         a->f[k] = sn_round_to(as_half ? a->dtype : wide ? SN_F64 : SN_F32, a->f[k] * (1 + by));
     }
 }
@@ -266,7 +280,7 @@ static void judge_mismatch(job *j, sn_program *p, const tool_inputs *in, const s
 }
 
 static void run_program(job *j, sn_program *p) {
-    tool_inputs in = {.random_rest = true, .how = {.seed = j->seed}};
+    tool_inputs in = {.random_rest = true, .how = {.seed = j->seed, .floats = j->args->inputs}};
     sn_tensor **inputs = calloc(p->n_inputs + 1, sizeof *inputs), **outputs = calloc(p->n_outputs + 1, sizeof *outputs);
     sn_check *checks = calloc(p->n_outputs + 1, sizeof *checks);
     sn_status status = inputs && outputs && checks ? SN_OK : SN_ERROR_MEMORY;
@@ -302,7 +316,7 @@ static sn_status compile_one(sn_context *ctx, void *user) {
 
 /* The checker takes its time: nothing is counted. */
 static void check_kernels(job *j, sn_graph *g, const sn_compile_options *o) {
-    tool_inputs in = {.random_rest = true, .how = {.seed = j->seed}};
+    tool_inputs in = {.random_rest = true, .how = {.seed = j->seed, .floats = j->args->inputs}};
     if (tool_check_kernels(j->ctx, g, o, &in) != SN_OK) fail_job(j, sn_error(j->ctx));
 }
 
@@ -361,7 +375,7 @@ static void compile_all(job *j, sn_graph *g, uint64_t number) {
     }
     compile_for(j, g, NULL, "host");
     compile_for(j, g, NULL, "gpu");
-    if (j->args->products) compile_for(j, g, "sm_90a", "gpu"); /* with boxes and wgmma */
+    if (j->args->products || j->args->forms) compile_for(j, g, "sm_90a", "gpu"); /* with boxes and wgmma */
     for (uint64_t k = 0; k < SN_COUNT(targets) && !j->args->no_targets; k++)
         if (j->args->all_targets || k == number % SN_COUNT(targets)) compile_for(j, g, targets[k], NULL);
 }
@@ -373,8 +387,9 @@ typedef struct text_args {
 } text_args;
 
 /* Half of them matrix products. */
-static sn_status draw_product(sn_text *out, sn_context *ctx, uint64_t seed) {
-    if (seed % 4 == 1) return random_convolution(out, ctx, seed);
+static sn_status draw_product(sn_text *out, sn_context *ctx, uint64_t seed, sn_distribution inputs) {
+    /* Whether an infinite weight beside an image is multiplied by the zeros there is not said. */
+    if (inputs != SN_EXTREMES && seed % 4 == 1) return random_convolution(out, ctx, seed);
     return seed % 4 == 3 ? random_attention(out, ctx, seed) : random_product(out, ctx, seed);
 }
 
@@ -392,7 +407,9 @@ static sn_status make_text(sn_context *ctx, void *user) {
     text_args *a = user;
     sn_text t;
     sn_text_init(&t, &ctx->env);
-    SN_TRY(a->args->products ? draw_product(&t, ctx, a->seed) : random_graph(&t, ctx, a->seed, a->args->sizes));
+    if (a->args->products) SN_TRY(draw_product(&t, ctx, a->seed, a->args->inputs));
+    else if (a->args->forms) SN_TRY(random_forms(&t, ctx, a->seed));
+    else SN_TRY(random_graph(&t, ctx, a->seed, a->args->sizes));
     snprintf(a->text, TEXT_SIZE, "%s", t.s ? t.s : "");
     sn_text_free(&t);
     return a->args->headers && a->args->sizes != RANDOM_HUGE ? add_headers(a, ctx) : SN_OK;

@@ -1,4 +1,4 @@
-/* random.h: random graphs as .sn text (random_graph.c, random_product.c, random_conv.c, random_header.c), for the command
+/* random.h: random graphs as .sn text (random_graph.c, random_product.c, random_conv.c, random_forms.c, random_header.c), for the command
  * that sends them through the compiler (random.c).
  */
 #ifndef SN_TOOLS_RANDOM_H
@@ -30,6 +30,9 @@ sn_status random_product(sn_text *out, sn_context *ctx, uint64_t seed);
 /* Around a convolution, and an attention. */
 sn_status random_convolution(sn_text *out, sn_context *ctx, uint64_t seed);
 sn_status random_attention(sn_text *out, sn_context *ctx, uint64_t seed);
+
+/* Of values that meet each other in what passes look for, and in what is almost that; compiles. */
+sn_status random_forms(sn_text *out, sn_context *ctx, uint64_t seed);
 
 /* The kernels that a graph becomes for a target (NULL: the host), behind it: with schedules in their headers that may be anything. */
 sn_status random_headers(sn_text *out, sn_context *ctx, const char *text, const char *target, uint64_t seed);

@@ -13,7 +13,7 @@ static const char help[] =
     "  --device=WHERE          auto, cpu, cuda\n"
     "  --ordinal=N             which CUDA device\n"
     "  --input NAME=VALUE      FILE.npy, FILE.npz:MEMBER, FILE.safetensors:MEMBER (MEMBER: NAME if not given),\n"
-    "                          random:SEED, normal, uniform, wide, zeros, ones, special, spiked,\n"
+    "                          random:SEED, normal, uniform, wide, extremes, zeros, ones, special, spiked,\n"
     "                          equal, growing or alternating (repeat)\n"
     "  --random SEED           random values for all inputs that have none\n"
     "  --dim N=8               the size that a name in shapes stands for (repeat)\n"
@@ -312,6 +312,7 @@ int tool_run(sn_context *ctx, int argc, char **argv) {
     if (image && r.check_kernels) return tool_misuse("--check-kernels: an image has no kernels to check");
     if (r.weights && !image) return tool_misuse("--weights: FILE is no image, whose weights the graph says");
     if (r.watch.dir && !*r.watch.dir) return tool_misuse("--watch-dir: a folder is wanted");
+    if (r.output_dir && !*r.output_dir) return tool_misuse("--output-dir: a folder is wanted");
     r.o.dims = r.dims.at;
     r.o.n_dims = tool_is_onnx(r.path) ? 0 : r.dims.n; /* a model takes them at its import */
     sn_graph *g = NULL;

@@ -45,7 +45,7 @@ int tool_fail(const sn_context *ctx) {
 int tool_misuse(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fputs("sinter: ", stderr);
+    fputs("sinter: error: ", stderr);
     vfprintf(stderr, format, args);
     fputs(" (see sinter --help)\n", stderr);
     va_end(args);
@@ -155,8 +155,8 @@ int main(int argc, char **argv) {
         sn_context *ctx;
         sn_context_options options = {.struct_size = sizeof options, .log = on_log};
         if (sn_context_create(&ctx, &options) != SN_OK) return TOOL_FAILED;
-        char title[32];
-        snprintf(title, sizeof title, "sinter %s", name);
+        char title[32]; /* what getopt_long begins its messages with */
+        snprintf(title, sizeof title, "sinter: error: %s", name);
         argv[1] = title;
         int code = commands[k].run(ctx, argc - 1, argv + 1);
         sn_context_destroy(ctx);

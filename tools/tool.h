@@ -116,7 +116,7 @@ enum {
 int tool_compile_option(sn_compile_options *o, tool_dims *dims, int option);
 
 /* ---- inputs (inputs.c) ----
- * --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|normal|uniform|wide|zeros|ones|special|spiked|
+ * --input NAME=FILE.npy|FILE.npz:MEMBER|FILE.safetensors:MEMBER|random[:SEED]|normal|uniform|wide|extremes|zeros|ones|special|spiked|
  * equal|growing|alternating, --random SEED */
 typedef struct tool_inputs {
     const char *names[TOOL_MAX_LIST];
@@ -125,7 +125,7 @@ typedef struct tool_inputs {
     bool random_rest; /* inputs without a value of their own are random */
     sn_random_how how;
 } tool_inputs;
-/* "normal", "uniform", "wide": n characters. */
+/* "normal", "uniform", "wide", "extremes": n characters. */
 bool tool_distribution(sn_distribution *out, const char *name, size_t n);
 bool tool_add_input(tool_inputs *in, char *text);
 /* The value given for a name, NULL when none is. */

@@ -44,21 +44,23 @@ static bool is_factor(const factoring *f, sn_val v) {
     return !sn_stmt_inside(f->m, def_of(f->m, v), f->top) && comes_from_reduce(f, v, &steps);
 }
 
-/* How many such factors the product v has. */
-static uint32_t count_factors(const factoring *f, sn_val v) {
+/* How many such factors the product v has, two for more. counts: of products that were met, which may be operands of many. */
+static uint32_t count_factors(const factoring *f, sn_val v, sn_notes *counts) {
     sn_stmt s = def_of(f->m, v);
     const sn_stmt_rec *r = sn_stmt_get(f->m, s);
-    uint32_t n = 0;
+    uint64_t n = 0;
     if (r->op != SN_LOP_MUL || !sn_stmt_inside(f->m, s, f->top)) return 0;
-    for (uint32_t k = 0; k < 2; k++) n += is_factor(f, r->in[k]) ? 1 : count_factors(f, r->in[k]);
-    return n;
+    if (sn_notes_find(counts, v.i, &n)) return (uint32_t)n;
+    for (uint32_t k = 0; k < 2; k++) n += is_factor(f, r->in[k]) ? 1 : count_factors(f, r->in[k], counts);
+    sn_notes_set(counts, v.i, n < 2 ? n : 2);
+    return n < 2 ? (uint32_t)n : 2;
 }
 
-/* The product v without one such factor; none when it has none. */
-static sn_val without_factor(const factoring *f, sn_val v, sn_val *factor) {
+/* The product v, which has one such factor, without it. */
+static sn_val without_factor(const factoring *f, sn_val v, sn_val *factor, sn_notes *counts) {
     sn_stmt s = def_of(f->m, v);
     const sn_stmt_rec *r = sn_stmt_get(f->m, s);
-    if (r->op != SN_LOP_MUL || !sn_stmt_inside(f->m, s, f->top)) return (sn_val){0};
+    if (count_factors(f, v, counts) == 0) return (sn_val){0};
     sn_val in[2] = {r->in[0], r->in[1]};
     for (uint32_t k = 0; k < 2; k++)
         if (is_factor(f, in[k])) {
@@ -66,7 +68,7 @@ static sn_val without_factor(const factoring *f, sn_val v, sn_val *factor) {
             return in[1 - k];
         }
     for (uint32_t k = 0; k < 2; k++) {
-        sn_val rest = without_factor(f, in[k], factor);
+        sn_val rest = without_factor(f, in[k], factor, counts);
         if (!rest.i) continue;
         in[k] = rest;
         return sn_put_op(f->m, sn_at_before(f->m, sn_stmt_get(f->m, f->last)->last), SN_LOP_MUL, in, 2);
@@ -90,8 +92,9 @@ static bool take_factors(const factoring *f) {
         if (r->combs[c] != SN_COMB_SUM || !sn_is_float(sn_val_get(f->m, sn_result(r, state))->dtype)) continue;
         sn_stmt yield = sn_stmt_get(f->m, f->last)->last;
         sn_val product = sn_stmt_get(f->m, yield)->in[state], factor;
-        if (count_factors(f, product) != 1) continue; /* powers of a factor keep numbers in range */
-        sn_val rest = without_factor(f, product, &factor);
+        sn_notes counts = {.arena = f->cx->scratch};
+        if (count_factors(f, product, &counts) != 1) continue; /* powers of a factor keep numbers in range */
+        sn_val rest = without_factor(f, product, &factor, &counts);
         sn_stmt_get(f->m, yield)->in[state] = rest;
         multiply_result(f, state, factor);
         any = true;

@@ -76,25 +76,26 @@ static sn_stmt only_nest(const sn_module *m, sn_kern k, sn_stmt body) {
     return nest;
 }
 
-/* Does v follow from a prefix of the nest? */
-static bool follows_prefix(const scan_cut *c, sn_val v) {
+/* Does v follow from a prefix of the nest? no: values that are known not to. */
+static bool follows_prefix(const scan_cut *c, sn_val v, sn_notes *no) {
     sn_stmt def = sn_val_get(c->m, v)->def;
     const sn_stmt_rec *r = sn_stmt_get(c->m, def);
-    if (!sn_stmt_inside(c->m, def, c->nest)) return false;
+    if (!sn_stmt_inside(c->m, def, c->nest) || !sn_notes_add(no, v.i)) return false;
     if (r->op == SN_LOP_ACCUM || (r->ix.i && sn_ix_uses_vals(c->m, r->ix))) return true;
     for (uint32_t i = 0; i < r->n_in; i++)
-        if (follows_prefix(c, r->in[i])) return true;
+        if (follows_prefix(c, r->in[i], no)) return true;
     return false;
 }
 
 static bool find_accums(scan_cut *c) {
     sn_module *m = c->m;
+    sn_notes no = {.arena = c->cx->scratch};
     sn_ix position = sn_ix_axis(m, sn_stmt_axis(m, c->nest));
     for (sn_stmt s = sn_stmt_get(m, c->nest)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (sn_loads(r) && sn_kern_stores(m, c->k, r->buf)) return false;
         if (r->op != SN_LOP_ACCUM) continue;
-        if (c->n == MAX_ACCUMS || !sn_ix_eq(r->ix, position) || follows_prefix(c, r->in[0])) return false;
+        if (c->n == MAX_ACCUMS || !sn_ix_eq(r->ix, position) || follows_prefix(c, r->in[0], &no)) return false;
         c->accums[c->n++] = s;
     }
     return c->n > 0;

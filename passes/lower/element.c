@@ -80,8 +80,9 @@ sn_val sn_lower_broadcast(sn_lower *lw, sn_nd in, const sn_ix *index, uint32_t r
     return sn_lower_element(lw, in, at);
 }
 
+/* Halves are computed in f32, but a number among them is one of theirs: 0.1 equals what a tensor holds for it. */
 static sn_val constant(sn_lower *lw, sn_dtype dtype, double value) {
-    return sn_put_const(lw->m, lw->at, sn_compute_dtype(dtype), value);
+    return sn_put_const(lw->m, lw->at, sn_compute_dtype(dtype), sn_is_float(dtype) ? sn_round_to(dtype, value) : value);
 }
 
 static sn_val element_pad(sn_lower *lw, sn_nd x, const sn_ix *index) {

@@ -390,7 +390,7 @@ static uint32_t aligned_steps(sn_module *m, const sn_schedule_shape *sh, uint32_
 }
 
 /* Steps of a scan whose loads go together: more where threads are few, or what each of them loads is. */
-static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, const flat *fl, const sn_sched *sc) {
+static uint32_t steps_by_loads(const sn_target *t, const sn_schedule_shape *sh, const flat *fl, const sn_sched *sc) {
     uint32_t bytes = sc->vector * (fl->loaded ? fl->loaded : fl->bytes);
     if (!bytes || sn_steps_ahead(sh->max_count, sc) >= sh->max_count) return sn_steps_ahead(sh->max_count, sc);
     int64_t threads = sn_ceil_div(sh->rows / sc->vector, t->units);
@@ -403,6 +403,13 @@ static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, c
     int64_t turns = (sh->max_count + most / 2) / most;
     int64_t steps = turns > 1 ? sn_ceil_div(sh->max_count, turns) : sh->max_count;
     return (uint32_t)(steps < SN_SCAN_MOST_STEPS ? steps : SN_SCAN_MOST_STEPS);
+}
+
+/* They are written out: fewer of them where what stands around the scan is long. */
+static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, const flat *fl, const sn_sched *sc) {
+    uint32_t steps = steps_by_loads(t, sh, fl, sc);
+    while (steps > 1 && (uint64_t)steps * sc->vector * sh->instructions > SN_SCAN_CODE) steps = (steps + 1) / 2;
+    return steps;
 }
 
 /* Columns of a scan are few and long, and threads have nothing in common: blocks so small that every multiprocessor has
