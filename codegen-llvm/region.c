@@ -41,7 +41,8 @@ void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
         mine = LLVMBuildUDiv(g->em.b, all, sn_em_i(&g->em, all, inside), "");
         g->block = LLVMBuildURem(g->em.b, all, sn_em_i(&g->em, all, inside), "");
     }
-    g->axes[s->axis.i] = mine;
+    /* An axis of one iteration has no part in the number, which the axis around it may have taken whole. */
+    g->axes[s->axis.i] = sn_gen_extent(g, s->axis) == 1 ? sn_em_i(&g->em, all, 0) : mine;
     if (g->gpu && inside == 1 && sn_kern_posts(g->m, g->kern)) sn_gen_part(g, s, region_of, s);
     else sn_gen_region(g, s->first);
     g->block = all;

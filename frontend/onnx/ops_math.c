@@ -23,8 +23,13 @@ sn_status sn_onnx_binary(sn_onnx_call *c) {
     return sn_onnx_done(c, x.i && y.i ? sn_graph_binary(c->m, (sn_op)c->op->arg, x, y) : x);
 }
 
+/* PyTorch's exporter of traces writes 15, its own number of bfloat16, where a number meets a tensor of that type. In ONNX it is
+ * COMPLEX128, which nothing can be cast to, so that it can mean nothing else. */
+enum { TORCH_BFLOAT16 = 15 };
+
 sn_status sn_onnx_cast(sn_onnx_call *c) {
     int64_t to = sn_onnx_attr_int(c, "to", 0);
+    if (to == TORCH_BFLOAT16) to = sn_onnx_dtype_number(SN_BF16);
     sn_dtype dtype;
     sn_onnx_attr_ignore(c, "saturate"); /* of the 8-bit floats */
     if (to == SN_ONNX_STRING || (c->n_in && c->in[0].kind == SN_ONNX_TEXT)) return sn_onnx_cast_text(c, to);

@@ -505,6 +505,158 @@ static void find_misplaced(finder *f) {
     if (!lies_along(f, product->in[1], 1)) f->at->misplaced |= SN_ATTENTION_V;
 }
 
+/* ---- statistics of rows ---- */
+static sn_nd below_casts(const finder *f, sn_nd x) {
+    while (is_float_cast(f, node(f, x))) x = node(f, x)->in[0];
+    return x;
+}
+
+/* Is it a reduction of each row of what has the shape of the scores? */
+static bool is_of_rows(const finder *f, sn_nd x) {
+    return sn_node_axes_mask(f->m, x) == 1u << (node(f, f->at->scores)->type.rank - 1);
+}
+
+/* Is x the largest score of each row, as `is_statistic` looks for it? */
+static bool is_most(const finder *f, sn_nd x) {
+    x = below_casts(f, x);
+    if (node(f, x)->op == SN_OP_EXPAND) x = below_casts(f, node(f, x)->in[0]);
+    if (!is_broadcast(f, x, f->at->scores)) return false;
+    while (is_reshape(node(f, x)) || is_float_cast(f, node(f, x))) x = node(f, x)->in[0];
+    const sn_node_rec *n = node(f, x);
+    return n->op == SN_OP_AMAX && is_of_rows(f, x) && sn_nd_eq(below_casts(f, n->in[0]), f->at->scores);
+}
+
+/* Is x the largest score, or 0 where that is infinite? */
+static bool is_finite_most(const finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, below_casts(f, x));
+    if (n->op != SN_OP_WHERE || !is_full_of(f, n->in[1], 0) || !is_most(f, n->in[2])) return false;
+    const sn_node_rec *test = node(f, n->in[0]);
+    return test->op == SN_OP_ISINF && is_most(f, test->in[0]);
+}
+
+/* What x is of the rows of scores. *d: the differences whose exponentials it adds up. */
+static sn_attention_statistic statistic_of(const finder *f, sn_nd x, sn_nd *d) {
+    const sn_node_rec *n = node(f, x);
+    if ((n->op != SN_OP_AMAX && n->op != SN_OP_SUM) || !is_of_rows(f, x)) return SN_ATTENTION_NO_STATISTIC;
+    sn_nd of = below_casts(f, n->in[0]);
+    if (n->op == SN_OP_AMAX) return sn_nd_eq(of, f->at->scores) ? SN_ATTENTION_MOST : SN_ATTENTION_NO_STATISTIC;
+    if (node(f, of)->op != SN_OP_EXP) return SN_ATTENTION_NO_STATISTIC;
+    const sn_node_rec *less = node(f, *d = below_casts(f, node(f, of)->in[0]));
+    if (less->op != SN_OP_SUB || !sn_nd_eq(below_casts(f, less->in[0]), f->at->scores))
+        return SN_ATTENTION_NO_STATISTIC;
+    if (is_most(f, less->in[1])) return SN_ATTENTION_TOTAL;
+    return is_finite_most(f, less->in[1]) ? SN_ATTENTION_FINITE : SN_ATTENTION_NO_STATISTIC;
+}
+
+/* Has each element of the result the row of scores that stands in its place? */
+static bool keeps_places(const finder *f) {
+    const sn_attention *at = f->at;
+    const sn_type *y = &node(f, at->product)->type, *s = &node(f, at->scores)->type;
+    for (sn_nd x = node(f, at->product)->in[0]; !sn_nd_eq(x, at->quotient); x = node(f, x)->in[0])
+        if (node(f, x)->op != SN_OP_CAST) return false;
+    return at->sink == SN_ATTENTION_NO_SINK && at->rows == SN_ATTENTION_ROWS_ALL && s->rank == y->rank &&
+           is_alike(f, at->quotient, at->scores) && !memcmp(s->shape, y->shape, (s->rank - 1) * sizeof *s->shape);
+}
+
+/* All statistics of the graph, and what is made for them alone. */
+static void find_statistics(finder *f) {
+    sn_attention *at = f->at;
+    at->statistic = SN_NEWN(f->scratch, uint8_t, f->m->graph.nodes.count);
+    at->tells = keeps_places(f);
+    for (sn_nd x = {1}; at->tells && x.i < f->m->graph.nodes.count; x.i++) {
+        sn_nd d = {0}, y = x;
+        sn_attention_statistic is = statistic_of(f, x, &d);
+        if (!is) continue;
+        at->statistic[x.i] = (uint8_t)is;
+        add_member(f, x);
+        while (d.i && !sn_nd_eq(y, d)) add_member(f, y = node(f, y)->in[0]);
+    }
+}
+
+/* Who is told what a nest knows of its rows. */
+typedef struct teller {
+    const sn_module *m;
+    sn_attention *at;
+    const uint8_t *live;
+    uint8_t *own; /* at->of_rows, as 1 + the operations that it is */
+} teller;
+
+/* Has x a place for each row as the result has it, with or without an axis for keys? */
+static bool is_by_rows(const teller *t, const sn_type *x) {
+    const sn_type *y = &sn_node_get(t->m, t->at->product)->type;
+    uint32_t rows = y->rank - 1;
+    int64_t one = 1;
+    if (x->rank != rows && (x->rank != y->rank || !sn_ix_is_const(t->m, x->shape[rows], &one))) return false;
+    return one == 1 && !memcmp(x->shape, y->shape, rows * sizeof *x->shape);
+}
+
+/* Element by element made of statistics alone, by few operations, since each thread of a row may do them all. */
+static uint8_t own_of(const teller *t, sn_nd x) {
+    enum { MOST = 8 };
+    const sn_node_rec *n = sn_node_get(t->m, x);
+    uint32_t ops = 2;
+    bool any = false;
+    if (t->at->statistic[x.i]) return 1;
+    if (t->at->is_member[x.i] || (!sn_node_is_elementwise(n) && n->op != SN_OP_CAST && !is_reshape(n))) return 0;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        uint8_t own = t->own[n->in[k].i];
+        if (!own && sn_node_get(t->m, n->in[k])->op != SN_OP_FULL) return 0;
+        any |= own != 0;
+        ops += own ? own - 1 : 0;
+    }
+    return any && is_by_rows(t, &n->type) && ops <= MOST + 1 ? (uint8_t)ops : 0;
+}
+
+static void add_once(sn_nd_list *list, sn_arena *scratch, sn_nd x) {
+    for (uint32_t k = 0; k < list->n; k++)
+        if (sn_nd_eq(list->at[k], x)) return;
+    SN_PUSH(scratch, list, x);
+}
+
+/* Somebody who is not made of statistics alone reads x, and a view of rows is one of what is stored; or x is an output. */
+static void tell(teller *t, sn_nd x, bool output, sn_arena *scratch) {
+    sn_nd base = x;
+    while (is_reshape(sn_node_get(t->m, base))) base = sn_node_get(t->m, base)->in[0];
+    if (!output || t->at->statistic[base.i]) x = base;
+    add_once(&t->at->told, scratch, x);
+}
+
+/* The last node that the nest needs. */
+static void find_ready(teller *t) {
+    const sn_attention *at = t->at;
+    for (uint32_t i = 0; i <= at->members.n; i++) {
+        const sn_node_rec *n = sn_node_get(t->m, i < at->members.n ? at->members.at[i] : at->product);
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            bool inside = at->is_member[n->in[k].i] || t->own[n->in[k].i];
+            if (!inside && n->in[k].i > t->at->ready.i) t->at->ready = n->in[k];
+        }
+    }
+}
+
+/* What others read of the statistics, and whether that can be stored before they do. */
+static void find_told(teller *t, sn_arena *scratch) {
+    sn_attention *at = t->at;
+    const sn_graph_ir *g = &t->m->graph;
+    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) t->own[x.i] = own_of(t, x);
+    find_ready(t);
+    for (sn_nd x = {1}; x.i < g->nodes.count; x.i++) {
+        const sn_node_rec *n = sn_node_get(t->m, x);
+        for (uint32_t k = 0; t->live[x.i] && !at->is_member[x.i] && k < n->n_in; k++) {
+            if (!t->own[n->in[k].i]) continue;
+            if (at->statistic[n->in[k].i]) add_once(&at->read, scratch, n->in[k]);
+            if (t->own[x.i]) continue;
+            tell(t, n->in[k], false, scratch);
+            at->tells &= x.i > at->ready.i;
+        }
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        sn_nd x = g->outputs.at[k].node;
+        if (!t->own[x.i]) continue;
+        if (at->statistic[x.i]) add_once(&at->read, scratch, x);
+        tell(t, x, true, scratch);
+    }
+}
+
 /* ---- who reads it ---- */
 
 /* Attentions by the nodes that they compute: at[first[x]] .. at[first[x + 1]] have x as a member or as their product. */
@@ -564,25 +716,46 @@ static bool is_shared(const sharers *sh, sn_nd x) {
     return false;
 }
 
+/* May `reader` read x? It is a statistic that each attention tells that has it. Who computes the reader in a nest of his own is
+ * told nothing by others. */
+static bool is_told(const sharers *sh, sn_nd reader, sn_nd x) {
+    bool told = false;
+    if (reader.i && is_shared(sh, reader)) return false;
+    for (uint32_t s = sh->first[x.i]; s < sh->first[x.i + 1]; s++) {
+        uint32_t i = sh->at[s];
+        if (!has(sh, i, x)) continue;
+        if (!sh->all[i].tells || !sh->all[i].statistic[x.i]) return false;
+        told = true;
+    }
+    return told;
+}
+
 static bool drop_read(sharers *sh, const sn_module *m, const uint8_t *live) {
     bool any = false;
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         for (uint32_t k = 0; live[x.i] && k < n->n_in; k++)
-            if (is_shared(sh, n->in[k]) && !reads_alike(sh, x, k, n->in[k])) any |= drop(sh, n->in[k], false);
+            if (is_shared(sh, n->in[k]) && !reads_alike(sh, x, k, n->in[k]) && !is_told(sh, x, n->in[k]))
+                any |= drop(sh, n->in[k], false);
     }
     return any;
 }
 
-void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch) {
+void sn_attention_keep_alone(bool *keep, sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch) {
     const sn_graph_ir *g = &m->graph;
     sharers sh = {.all = at, .keep = keep};
     uint8_t *live = SN_NEWN(scratch, uint8_t, g->nodes.count);
     sn_graph_live(m, live);
     find_sharers(&sh, n, m, scratch);
+    for (uint32_t i = 0; i < n; i++) {
+        teller t = {m, &at[i], live, SN_NEWN(scratch, uint8_t, g->nodes.count)};
+        at[i].of_rows = t.own;
+        if (keep[i] && at[i].tells) find_told(&t, scratch);
+    }
     for (uint32_t i = 0; i < n; i++) /* weights are no scores */
         if (keep[i]) drop(&sh, at[i].quotient, true);
-    for (uint32_t k = 0; k < g->outputs.n; k++) drop(&sh, g->outputs.at[k].node, false);
+    for (uint32_t k = 0; k < g->outputs.n; k++)
+        if (!is_told(&sh, (sn_nd){0}, g->outputs.at[k].node)) drop(&sh, g->outputs.at[k].node, false);
     while (drop_read(&sh, m, live)) {}
 }
 
@@ -596,6 +769,7 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
     bool found = find_softmax(&f) && made_of_first(&f, out->scores) && find_sizes(&f);
     for (uint32_t k = 0; k < 2 && found; k++) find_scaled(&f, node(&f, out->first)->in[k]);
     if (found) find_misplaced(&f);
+    if (found) find_statistics(&f);
     out->is_member = f.mark;
     for (uint32_t k = 0; found && k < m->graph.nodes.count; k++) f.mark[k] = (f.mark[k] & MEMBER) != 0;
     if (f.why) *why_not = f.why;

@@ -36,6 +36,14 @@ typedef enum sn_attention_sink {
     SN_ATTENTION_SINK_TERM, /* its exponential stands beside the sum: rows that see no key are nan */
 } sn_attention_sink;
 
+/* What a nest knows of each row of scores behind it, and others may read. */
+typedef enum sn_attention_statistic {
+    SN_ATTENTION_NO_STATISTIC,
+    SN_ATTENTION_MOST,   /* the largest score */
+    SN_ATTENTION_TOTAL,  /* sum e^(score - most): nan where that is infinite */
+    SN_ATTENTION_FINITE, /* sum e^(score - (most, or 0 where that is infinite)), as of a logsumexp */
+} sn_attention_statistic;
+
 typedef struct sn_attention {
     sn_nd product;          /* weights * v */
     sn_nd first;            /* q * k */
@@ -43,10 +51,16 @@ typedef struct sn_attention {
     sn_nd quotient;         /* numerators over their sum: the weights, but for casts, views and rows that count as 0 */
     sn_attention_rows rows; /* which of its rows count as 0 */
     sn_attention_sink sink;
-    sn_nd sink_of;          /* its scores, one for each row of `scores`, or broadcast; none: 0 */
-    sn_nd_list members;     /* all between the operands and `product` */
-    uint8_t *is_member;     /* by node */
-    sn_nd_list scaled;      /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
+    sn_nd sink_of;      /* its scores, one for each row of `scores`, or broadcast; none: 0 */
+    sn_nd_list members; /* all between the operands and `product` */
+    uint8_t *is_member; /* by node */
+    uint8_t *statistic; /* by node: of its rows of scores, as sn_attention_statistic */
+    sn_nd_list read;    /* statistics that others read; none, unless it `tells` */
+    sn_nd_list told;    /* what others read that is made of them alone, one element for each row: the nest stores it */
+    uint8_t *of_rows;   /* by node: is it made of statistics alone? */
+    sn_nd ready;        /* the last node that the nest needs; who reads `told` stands behind it */
+    bool tells;         /* the rows of its result are those of the scores, and those who read statistics can be told */
+    sn_nd_list scaled;  /* what q and k are made of, below views, by a number as factor: sn_attention_unscaled */
     sn_precision precision; /* of `product` */
     bool widens;            /* v is f32, q and k are halves: `first` is to be a product of f32, in that precision */
     uint32_t misplaced; /* operands, as SN_ATTENTION_*, to be copied: channels or columns are no neighbours in memory */
@@ -58,9 +72,10 @@ typedef struct sn_attention {
 bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module *m, sn_arena *scratch, sn_nd x);
 
 /* Clears keep[i] where members of at[i] are an output, or something reads them that is not the same thing in another one of
- * those kept: attentions of the same q and k, with masks or v of their own, share scores. Each computes them for itself. Linear in members and
- * what reads them, for each time that reads drop some. */
-void sn_attention_keep_alone(bool *keep, const sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch);
+ * those kept: attentions of the same q and k, with masks or v of their own, share scores. Each computes them for itself. Statistics of rows
+ * may be read, a logsumexp is made of them: finds what the nest stores for those who do. Linear in members and
+ * what reads them, for each time that reads drop some, and in the graph for each attention whose statistics are read. */
+void sn_attention_keep_alone(bool *keep, sn_attention *at, uint32_t n, const sn_module *m, sn_arena *scratch);
 
 /* Operand x of a first product without the numbers that its elements are multiplied by or divided by, which go into
  * *scale; below views, too. x itself where there are none. */

@@ -11,6 +11,8 @@
 #include "passes/base/constants.h"
 #include "passes/base/nest.h"
 
+#include <math.h>
+
 static int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 static int64_t most(int64_t x, int64_t y) { return x > y ? x : y; }
 
@@ -26,7 +28,7 @@ static bool plan_host(sn_scatter_plan *p, uint32_t bytes) {
     p->in_memory = 2 * p->rows * p->width * bytes > SN_SCATTER_BYTES;
     if (p->in_memory)
         for (p->room = 1; p->room <= p->rows;) p->room *= 2;
-    p->lanes = p->walkers = p->threads = p->strips = 1;
+    p->lanes = p->walkers = p->adders = p->threads = p->strips = 1;
     p->columns = p->width;
     p->batch = SN_SCATTER_GROUP;
     p->parts = sn_ceil_div(p->count, longest_part(p->rows));
@@ -36,38 +38,80 @@ static bool plan_host(sn_scatter_plan *p, uint32_t bytes) {
     return true;
 }
 
-/* Updates of a walker that pay for its sums. */
-static int64_t shortest_walk(const sn_scatter_plan *p) {
-    return most(p->rows / SN_SCATTER_ROWS_STEP, SN_SCATTER_BATCH);
+/* Blocks that share a multiprocessor: a thread's elements of a batch take so many registers that it has no more than
+ * SCATTER_THREADS. */
+static int64_t resident(const sn_scatter_plan *p, int64_t room, int64_t threads) {
+    return most(1, least(room / (p->walkers * p->columns), SN_SCATTER_THREADS / threads));
 }
 
-/* Walkers of a block, of which a multiprocessor has room for the sums of `room` columns: more than fill a warp only where all
- * multiprocessors have some. */
-static int64_t walkers_of(const sn_scatter_plan *p, const sn_target *t, int64_t room) {
+/* Few threads clear and hand on many rows of sums for longer than they add up: then others help. */
+static void add_helpers(sn_scatter_plan *p, int64_t room) {
+    int64_t elements = p->rows * p->columns, helped = elements * p->walkers / SN_SCATTER_HELPED;
+    p->threads = p->adders;
+    if (elements / p->adders <= p->steps) return;
+    helped = least(helped, SN_SCATTER_THREADS / resident(p, room, p->adders));
+    p->threads = most(p->adders, helped - helped % SN_SCATTER_WARP);
+}
+
+/* Walkers of a block, and parts of the updates: at most so many. */
+static void deal(sn_scatter_plan *p, int64_t room, int64_t walkers, int64_t parts) {
+    p->walkers = walkers;
+    p->adders = walkers * p->columns / p->lanes;
+    parts = most(parts, sn_ceil_div(p->count, walkers * SN_SCATTER_STEPS));
+    p->steps = sn_ceil_div(sn_ceil_div(p->count, parts * walkers), SN_SCATTER_BATCH) * SN_SCATTER_BATCH;
+    p->parts = sn_ceil_div(p->count, p->steps * walkers);
+    add_helpers(p, room);
+}
+
+/* Cycles: batches wait for memory, rows of sums are cleared and handed on, and parts are stored and added up. */
+static double cycles(const sn_scatter_plan *p, const sn_target *t, int64_t room, uint32_t bytes) {
+    double at_once = (double)t->units * (double)resident(p, room, p->threads);
+    double turns = ceil((double)(p->parts * p->strips) / at_once), sums = (double)p->rows * (double)p->width * bytes;
+    double walk = (double)(p->steps / p->batch) * SN_SCATTER_BATCH_CYCLES;
+    double rows = (double)(p->rows * p->columns) / (double)p->threads;
+    double hand = rows * (SN_SCATTER_HAND + (double)p->walkers * SN_SCATTER_OF_WALKER);
+    return turns * (walk + hand) + 2 * (double)p->parts * sums / ((double)t->units * SN_SCATTER_PART_BYTES);
+}
+
+/* As many as there is room for, of which several blocks share a multiprocessor; of more than a warp no more than have a batch each. */
+static int64_t most_walkers(const sn_scatter_plan *p, const sn_target *t, int64_t room) {
+    int64_t warp = most(1, SN_SCATTER_WARP * p->lanes / p->columns);
+    int64_t batches = p->count / (SN_SCATTER_BATCH * (int64_t)t->units);
     int64_t n = most(1, least(room / SN_SCATTER_BLOCKS / p->columns, SN_SCATTER_THREADS * p->lanes / p->columns));
-    int64_t warp = most(1, SN_SCATTER_WARP * p->lanes / p->columns), walks = most(1, p->count / shortest_walk(p));
-    n = least(least(n, walks), most(warp, walks / t->units));
+    if (batches > warp) n = least(n, batches);
     return n >= SN_SCATTER_MANY_WARPS * warp ? n - n % warp : n;
+}
+
+/* The fastest of the numbers of walkers that halves give, and of the numbers of parts likewise. Returns its cycles. */
+static double deal_best(sn_scatter_plan *p, const sn_target *t, int64_t room, uint32_t bytes) {
+    sn_scatter_plan best = {0};
+    double fastest = 0;
+    for (int64_t walkers = p->strips > 1 ? 1 : most_walkers(p, t, room); walkers >= 1; walkers /= 2) {
+        p->walkers = walkers;
+        int64_t blocks = t->units * resident(p, room, walkers * p->columns / p->lanes);
+        for (int64_t parts = most(1, blocks / p->strips); parts >= 1; parts /= 2) {
+            deal(p, room, walkers, parts);
+            double now = cycles(p, t, room, bytes);
+            if (best.parts && now >= fastest) continue;
+            best = *p, fastest = now;
+        }
+    }
+    *p = best;
+    return fastest;
 }
 
 static bool plan_gpu(sn_scatter_plan *p, const sn_target *t, uint32_t bytes) {
     int64_t row_bytes = (p->rows + 1) * bytes, room = (t->shared_bytes - SN_SCATTER_SPARE) / row_bytes;
     for (p->lanes = least(SN_SCATTER_LANES, SN_SCATTER_LANE_BYTES / bytes); p->width % p->lanes;) p->lanes /= 2;
     int64_t whole = room - room % p->lanes, unit = SN_SCATTER_WARP * p->lanes;
-    if (whole < SN_SCATTER_COLUMNS) return false;
+    if (!whole) return false;
     p->columns = least(least(p->width, whole), SN_SCATTER_THREADS * p->lanes);
     if (p->columns < p->width && p->columns > unit) p->columns -= p->columns % unit;
     p->strips = sn_ceil_div(p->width, p->columns);
-    p->walkers = p->strips > 1 ? 1 : walkers_of(p, t, room);
-    p->threads = p->walkers * p->columns / p->lanes;
     p->batch = SN_SCATTER_BATCH;
-    int64_t resident = most(1, least(room / (p->walkers * p->columns), sn_target_blocks(t, (uint64_t)p->threads)));
-    int64_t pays = sn_ceil_div(p->count, shortest_walk(p) * p->walkers);
-    p->parts = most(1, least(t->units * resident / p->strips, pays));
-    p->parts = most(p->parts, sn_ceil_div(p->count, p->walkers * SN_SCATTER_STEPS));
-    p->steps = sn_ceil_div(sn_ceil_div(p->count, p->parts * p->walkers), SN_SCATTER_BATCH) * SN_SCATTER_BATCH;
-    p->parts = sn_ceil_div(p->count, p->steps * p->walkers);
-    return true;
+    double own = deal_best(p, t, room, bytes), moved = (double)p->count * (double)p->width * bytes * SN_SCATTER_MOVED;
+    double sorted = SN_SCATTER_SORTED + (double)p->count * SN_SCATTER_SORT_EACH;
+    return own < sorted + moved / ((double)t->units * SN_SCATTER_PART_BYTES);
 }
 
 bool sn_scatter_plan_make(sn_scatter_plan *out, const sn_target *target, uint32_t bytes, int64_t rows, int64_t width,

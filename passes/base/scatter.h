@@ -7,12 +7,12 @@
 /* `count` updates of `width` elements each go into `rows` rows.
  *
  * On a GPU a block takes `columns` of these elements of every update of its part, and has `walkers` rows of sums for each row, since
- * walker k takes the updates k, k + walkers, .. of the part. A thread owns `lanes` neighbouring elements of one walker:
- * nobody else adds to its sums. On the CPU a part is `steps` updates, in their order. Its rows are in the cache of a core while it adds up,
- * or else, `in_memory`, where it hands them on: `room` of them. */
+ * walker k takes the updates k, k + walkers, .. of the part. Of its threads `adders` own `lanes` neighbouring elements of one walker each:
+ * nobody else adds to these sums. The others help to clear them and to hand them on. On the CPU a part is `steps` updates, in their order. Its
+ * rows are in the cache of a core while it adds up, or else, `in_memory`, where it hands them on: `room` of them. */
 typedef struct sn_scatter_plan {
     int64_t rows, width, count;
-    int64_t lanes, columns, walkers, threads;
+    int64_t lanes, columns, walkers, adders, threads;
     int64_t strips; /* blocks beside one another that share the width */
     int64_t parts;  /* of the updates */
     int64_t steps;  /* updates of a walker: a multiple of `batch` */

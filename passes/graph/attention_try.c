@@ -50,6 +50,8 @@ static sn_status take_out(sn_module *to, attempt *t) {
     sn_part part = {.from = t->cx->m, .member = t->member, .computes = true};
     sn_graph_init(to, "attention");
     SN_TRY(sn_part_copy(to, &part, t->cx->scratch));
+    for (uint32_t k = 0; k < t->at->read.n; k++)
+        SN_TRY(sn_graph_output_new(to, sn_strf(t->cx->scratch, "row%u", k), part.map[t->at->read.at[k].i], -1));
     return sn_graph_output_new(to, "y", part.map[t->at->product.i], -1);
 }
 

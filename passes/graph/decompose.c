@@ -287,7 +287,7 @@ static sn_nd decompose_node(sn_pass_ctx *cx, sn_nd x) {
     if (node->op == SN_OP_PROJECT && tuple_table[op])
         y = tuple_table[op](m, whole, sn_node_int(m, x, SN_ATTR_INDEX, 0));
     else if (op == SN_OP_MATMUL) y = decompose_matmul(cx, x);
-    else if (op == SN_OP_CONV) y = sn_dec_conv(cx, x);
+    else if (op == SN_OP_CONV) y = sn_nd_eq(y = sn_dec_conv(cx, x), x) ? sn_dec_bands(cx, x) : y;
     else if (op == SN_OP_SCATTER_SUM || op == SN_OP_SCATTER_PROD || op == SN_OP_SCATTER_MAX || op == SN_OP_SCATTER_MIN)
         y = sn_dec_scatter_reduce(cx, x);
     else if (table[op]) y = table[op](m, x);

@@ -31,6 +31,9 @@ sn_nd sn_dec_batch_norm_train(sn_module *m, sn_nd x, int64_t k);
 /* decompose_conv.c */
 sn_nd sn_dec_conv(sn_pass_ctx *cx, sn_nd x);
 
+/* decompose_bands.c */
+sn_nd sn_dec_bands(sn_pass_ctx *cx, sn_nd x);
+
 /* decompose_product.c */
 sn_nd sn_dec_matmul(sn_pass_ctx *cx, sn_nd x);
 

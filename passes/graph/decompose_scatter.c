@@ -198,8 +198,11 @@ sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
     if (rows == 0 || count == 0) return sn_node_get(m, x)->in[0];
     if (has_few_rows(cx, in, rows, count)) return sn_graph_scatter(m, op, in, index, updates);
     sn_attr axis = {.id = SN_ATTR_AXIS, .i = 0};
-    sn_nd keys = keys_of(m, index, rows), sorted = sn_graph_node(m, SN_OP_SORT, &keys, 1, &axis, 1);
-    keys = sn_graph_project(m, sorted, 0);
+    sn_nd keys = keys_of(m, index, rows);
+    sn_dtype dtype = sn_type_of(m, keys)->dtype;
+    if (rows <= INT16_MAX) keys = sn_graph_cast(m, keys, SN_I16); /* half as many digits to sort by */
+    sn_nd sorted = sn_graph_node(m, SN_OP_SORT, &keys, 1, &axis, 1);
+    keys = sn_graph_cast(m, sn_graph_project(m, sorted, 0), dtype);
     sn_ix as_rows[] = {type.shape[0], sn_ix_product(m, type.shape + 1, type.rank - 1)};
     /* Each is read RUN times over: made once, and side by side. */
     sn_nd v = sn_graph_copied(m, rows_at(m, updates, sn_graph_project(m, sorted, 1)));

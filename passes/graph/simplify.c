@@ -20,6 +20,8 @@
 #include <string.h>
 
 static sn_nd simplify(sn_pass_ctx *cx, sn_nd x);
+static sn_nd simplify_reshape(sn_pass_ctx *cx, sn_nd x);
+static sn_nd simplify_expand(sn_pass_ctx *cx, sn_nd x);
 
 static const sn_node_rec *operand(const sn_module *m, const sn_node_rec *node, uint32_t k) {
     return sn_node_get(m, node->in[k]);
@@ -236,12 +238,25 @@ static sn_nd simplify_repeated(sn_pass_ctx *cx, sn_nd x) {
     return sn_graph_reshape(m, sn_graph_expand(m, y, shape, wide->rank - 1 + n), node->type.shape, node->type.rank);
 }
 
+/* Axes of size 1 that go behind an expand go in front of it. */
+static sn_nd squeeze_of_expand(sn_pass_ctx *cx, sn_nd x) {
+    const sn_node_rec *node = sn_node_get(cx->m, x), *wide = operand(cx->m, node, 0);
+    const sn_type *t = sn_type_of(cx->m, wide->in[0]);
+    uint32_t gone = sn_node_axes_mask(cx->m, x), added = wide->type.rank - t->rank, rank = 0;
+    sn_ix shape[SN_MAX_RANK];
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!(gone >> (added + k) & 1)) shape[rank++] = t->shape[k];
+    sn_nd y = simplify_reshape(cx, sn_graph_reshape(cx->m, wide->in[0], shape, rank));
+    return simplify_expand(cx, sn_graph_expand(cx->m, y, node->type.shape, node->type.rank));
+}
+
 /* Two in a row are one reshape, or nothing. Pairs of squeezes or unsqueezes stay: a reshape would say less. */
 static sn_nd simplify_reshape(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x), *in = operand(cx->m, node, 0);
     if (sn_same_shape(&node->type, &in->type)) return node->in[0];
     if (node->op == SN_OP_RESHAPE && in->op == SN_OP_EXPAND && keeps_order(operand(cx->m, in, 0)->op))
         return simplify_repeated(cx, x);
+    if (node->op == SN_OP_SQUEEZE && in->op == SN_OP_EXPAND) return squeeze_of_expand(cx, x);
     if (!keeps_order(in->op)) return x;
     if (sn_same_shape(&node->type, sn_type_of(cx->m, in->in[0]))) return in->in[0];
     if (node->op != SN_OP_RESHAPE && in->op != SN_OP_RESHAPE) return x;
@@ -269,10 +284,24 @@ static sn_nd simplify_expand(sn_pass_ctx *cx, sn_nd x) {
     return sn_graph_expand(cx->m, in->in[0], node->type.shape, node->type.rank);
 }
 
+/* A slice along an axis of which an expand says each element again says it fewer times: exporters give scatters their
+ * positions so, each row's once for each of its elements. */
+static sn_nd slice_of_expand(sn_pass_ctx *cx, sn_nd x) {
+    const sn_node_rec *node = sn_node_get(cx->m, x), *wide = operand(cx->m, node, 0);
+    const sn_type *t = sn_type_of(cx->m, wide->in[0]);
+    int64_t axis = sn_node_int(cx->m, x, SN_ATTR_AXIS, 0), left;
+    if (axis < 0) axis += node->type.rank;
+    uint32_t added = node->type.rank - t->rank;
+    bool again = axis < added || is_one(cx->m, t->shape[axis - added]);
+    if (!again || !sn_ix_is_const(cx->m, node->type.shape[axis], &left) || left < 1) return x;
+    return simplify_expand(cx, sn_graph_expand(cx->m, wide->in[0], node->type.shape, node->type.rank));
+}
+
 /* A slice that keeps the size of its axis takes all of it. */
 static sn_nd simplify_slice(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *node = sn_node_get(cx->m, x);
-    return sn_same_shape(&node->type, &operand(cx->m, node, 0)->type) ? node->in[0] : sn_slice_of_concat(cx, x);
+    if (sn_same_shape(&node->type, &operand(cx->m, node, 0)->type)) return node->in[0];
+    return operand(cx->m, node, 0)->op == SN_OP_EXPAND ? slice_of_expand(cx, x) : sn_slice_of_concat(cx, x);
 }
 
 static sn_nd simplify_select(sn_pass_ctx *cx, sn_nd x) { return sn_select_as_slice(cx, x, simplify); }

@@ -224,6 +224,7 @@ static sn_val element_random(sn_lower *lw, sn_nd x, const sn_ix *index) {
 static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     sn_ix at[SN_MAX_RANK];
+    if (lw->nodes[x.i].statistic && lw->nodes[x.i].of_rows) return sn_lower_statistic(lw, x);
     if (lw->nodes[x.i].instead.i) return sn_lower_broadcast(lw, lw->nodes[x.i].instead, index, n->type.rank);
     switch (n->op) {
     case SN_OP_MATMUL: return element_nest(lw, x, index);

@@ -38,6 +38,11 @@ typedef struct sn_lower_node {
     uint8_t together;              /* a reduction: 1 + the axis of its operand whose elements are results of one nest */
     sn_nd instead;                 /* whose elements stand for its own there; none: it has them */
     const sn_attention *attention; /* of the second product of one; NULL: it is none */
+    uint8_t statistic;             /* of the rows of scores, which that nest knows: sn_attention_statistic */
+    sn_nd teller;                  /* the product whose kernel stores it; none: its own does */
+    bool of_rows;                  /* made of such statistics alone: computed there, or in memory if it has a teller */
+    sn_nd follows, beside;         /* the product of which that is the last operand; one more with the same */
+    bool made;                     /* its kernels are there */
     const sn_axis *axes;           /* in terms of which its leaves are; NULL: not asked for yet */
     SN_VEC(sn_lower_leaf) leaves;  /* through views; none: all are read with the index of the node itself */
     bool crosses;                  /* computed outside of a repeat that reads it */
@@ -62,6 +67,12 @@ typedef struct sn_lower_bounds {
     double low, high;
 } sn_lower_bounds;
 
+/* Behind the nest of an attention: maximum, sum of numerators, sum of what they weigh. */
+typedef struct sn_lower_states {
+    sn_val most, total, sum;
+    sn_dtype dtype;
+} sn_lower_states;
+
 typedef struct sn_lower {
     sn_pass_ctx *cx;
     sn_module *m;
@@ -80,9 +91,10 @@ typedef struct sn_lower {
     sn_val mask;               /* loads happen only where it holds (inside pad and concat); none: everywhere */
     sn_lower_memo_entry *memo; /* open addressing, one kernel's elements */
     uint32_t memo_n, memo_cap;
-    uint32_t first; /* its first statement */
-    sn_text note;   /* ops that went in */
-    bool scores;    /* what is computed are scores of an attention */
+    uint32_t first;                /* its first statement */
+    sn_text note;                  /* ops that went in */
+    bool scores;                   /* what is computed are scores of an attention */
+    const sn_lower_states *states; /* behind the nest of one; NULL: the kernel has none */
 } sn_lower;
 
 /* Costs nothing beside what it reads. */
@@ -262,8 +274,12 @@ sn_val sn_lower_conv(sn_lower *lw, sn_nd x, const sn_ix *index);
 
 /* Note which products are attentions that were marked, before it is decided what is realized. */
 void sn_lower_find_attentions(sn_lower *lw);
-/* The same as above for the second product of one, softmax and first product included. */
-sn_val sn_lower_attention(sn_lower *lw, sn_nd x, const sn_ix *index);
+/* The same as above for the second product of one, softmax and first product included; *out: for the two that follow. */
+sn_val sn_lower_attention(sn_lower_states *out, sn_lower *lw, sn_nd x, const sn_ix *index);
+/* What a row's statistic x is behind that nest. */
+sn_val sn_lower_statistic(sn_lower *lw, sn_nd x);
+/* Stores of what others are told of the rows, in the kernel that stores element `index` of the product. */
+void sn_lower_tell(sn_lower *lw, sn_nd product, const sn_lower_states *states, const sn_ix *index);
 
 /* ---- sort.c ---- */
 

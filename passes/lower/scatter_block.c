@@ -22,7 +22,7 @@
 #include "passes/base/scatter.h"
 #include "passes/lower/scatter.h"
 
-enum { COPIES = 2 /* of the rows of a batch */ };
+enum { COPIES = 2 /* of the rows of a batch */, ABREAST = 4 /* elements that a thread hands on side by side */ };
 
 typedef struct block {
     sn_scattered *s;
@@ -32,22 +32,29 @@ typedef struct block {
     sn_buf sums, rows;  /* shared; rows: where the updates of a batch go */
     sn_buf values, own; /* registers: a thread's elements of a batch, and where they go */
     sn_ix part, strip;
-    sn_ix x, walker, column; /* thread; its walker, and its first element in the strip */
+    sn_ix x, adder, walker, column; /* thread; which adder it is; its walker, and its first element in the strip */
+    sn_val adds;                    /* is it one? none: all are */
 } block;
 
 static sn_ix plus(block *b, sn_ix x, sn_ix y) { return sn_ix_add(b->m, x, y); }
 static sn_ix times(block *b, sn_ix x, int64_t c) { return sn_ix_scale(b->m, x, c); }
 
-static void open_threads(block *b) {
+static void open_threads(block *b) { b->x = sn_scattered_loop(b->s, "x", b->p->threads, SN_AXIS_BLOCK_X); }
+
+static void open_adders(block *b) {
     int64_t across = b->p->columns / b->p->lanes;
-    b->x = sn_scattered_loop(b->s, "x", b->p->threads, SN_AXIS_BLOCK_X);
-    b->walker = sn_ix_divc(b->m, b->x, across);
-    b->column = times(b, sn_ix_modc(b->m, b->x, across), b->p->lanes);
+    open_threads(b);
+    b->adds = (sn_val){0};
+    sn_ix adders = sn_ix_const(b->m, b->p->adders);
+    sn_lower_guard(b->lw, &b->adds, b->x, adders);
+    b->adder = b->adds.i ? sn_lower_clamped(b->lw, b->x, adders) : b->x;
+    b->walker = sn_ix_divc(b->m, b->adder, across);
+    b->column = times(b, sn_ix_modc(b->m, b->adder, across), b->p->lanes);
 }
 
-/* The sum of the thread for element `lane` of its own, in that row. */
-static sn_ix in_sums(block *b, sn_ix row, sn_ix lane) {
-    return plus(b, times(b, plus(b, times(b, row, b->p->threads), b->x), b->p->lanes), lane);
+/* The sum of an adder for element `lane` of its own, in that row. */
+static sn_ix in_sums(block *b, sn_ix row, sn_ix adder, sn_ix lane) {
+    return plus(b, times(b, plus(b, times(b, row, b->p->adders), adder), b->p->lanes), lane);
 }
 
 static sn_ix in_own(block *b, sn_ix i) { return plus(b, times(b, b->x, b->p->batch), i); }
@@ -55,10 +62,17 @@ static sn_ix in_values(block *b, sn_ix i, sn_ix lane) { return plus(b, times(b, 
 
 static void put_identity(block *b) {
     sn_cursor outside = b->lw->at;
+    int64_t all = (b->p->rows + 1) * b->p->adders;
     open_threads(b);
-    sn_ix row = sn_scattered_loop(b->s, "i", b->p->rows + 1, SN_AXIS_SEQ);
-    sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR);
-    sn_put_store(b->m, b->lw->at, b->sums, in_sums(b, row, lane), sn_scattered_identity(b->s));
+    sn_ix i = sn_scattered_loop(b->s, "i", sn_ceil_div(all, b->p->threads), SN_AXIS_SEQ);
+    sn_ix of = plus(b, times(b, i, b->p->threads), b->x), lane;
+    sn_val inside = {0};
+    sn_lower_guard(b->lw, &inside, of, sn_ix_const(b->m, all));
+    lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR);
+    if (inside.i) of = sn_lower_clamped(b->lw, of, sn_ix_const(b->m, all));
+    sn_ix at = in_sums(b, sn_ix_const(b->m, 0), of, lane);
+    if (inside.i) sn_put_store_masked(b->m, b->lw->at, b->sums, at, sn_scattered_identity(b->s), inside);
+    else sn_put_store(b->m, b->lw->at, b->sums, at, sn_scattered_identity(b->s));
     b->lw->at = outside;
 }
 
@@ -85,12 +99,12 @@ static void put_rows(block *b, sn_ix first, sn_ix copy) {
 static void put_loads(block *b, sn_ix first) {
     sn_lower *lw = b->lw;
     sn_cursor outside = lw->at;
-    open_threads(b);
+    open_adders(b);
     sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
     b->s->update = plus(b, plus(b, first, b->walker), times(b, i, b->p->walkers));
     sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR);
     sn_ix e = plus(b, plus(b, times(b, b->strip, b->p->columns), b->column), lane);
-    sn_val here = {0};
+    sn_val here = b->adds;
     sn_lower_guard(lw, &here, b->s->update, sn_ix_const(b->m, b->p->count));
     sn_lower_guard(lw, &here, e, sn_ix_const(b->m, b->p->width));
     lw->mask = here;
@@ -103,7 +117,7 @@ static void put_loads(block *b, sn_ix first) {
 static void put_own_rows(block *b, sn_ix copy) {
     sn_lower *lw = b->lw;
     sn_cursor outside = lw->at;
-    open_threads(b);
+    open_adders(b);
     sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
     sn_ix from = plus(b, times(b, copy, b->p->batch * b->p->walkers), plus(b, times(b, i, b->p->walkers), b->walker));
     sn_put_store(b->m, lw->at, b->own, in_own(b, i), sn_put_load(b->m, lw->at, b->rows, from));
@@ -113,14 +127,17 @@ static void put_own_rows(block *b, sn_ix copy) {
 static void put_sums(block *b) {
     sn_lower *lw = b->lw;
     sn_cursor outside = lw->at;
-    open_threads(b);
+    open_adders(b);
     sn_ix i = sn_scattered_loop(b->s, "b", b->p->batch, SN_AXIS_UNROLL);
     sn_ix row = sn_ix_val(b->m, sn_put_load(b->m, lw->at, b->own, in_own(b, i)));
     row = sn_lower_clamped(lw, row, sn_ix_const(b->m, b->p->rows + 1));
-    sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR), at = in_sums(b, row, lane);
-    sn_val v = sn_put_load(b->m, lw->at, b->values, in_values(b, i, lane)),
-           sum = sn_put_load(b->m, lw->at, b->sums, at);
-    sn_put_store(b->m, lw->at, b->sums, at, sn_put_op2(b->m, lw->at, b->s->combine, sum, v));
+    sn_ix lane = sn_scattered_loop(b->s, "v", b->p->lanes, SN_AXIS_VECTOR), at = in_sums(b, row, b->adder, lane);
+    sn_val v = sn_put_load(b->m, lw->at, b->values, in_values(b, i, lane)), adds = b->adds,
+           sum =
+               adds.i ? sn_put_load_masked(b->m, lw->at, b->sums, at, adds, v) : sn_put_load(b->m, lw->at, b->sums, at);
+    sum = sn_put_op2(b->m, lw->at, b->s->combine, sum, v);
+    if (adds.i) sn_put_store_masked(b->m, lw->at, b->sums, at, sum, adds);
+    else sn_put_store(b->m, lw->at, b->sums, at, sum);
     lw->at = outside;
 }
 
@@ -157,7 +174,8 @@ static void put_results(block *b) {
     sn_cursor outside = lw->at;
     int64_t elements = p->rows * p->columns;
     open_threads(b);
-    sn_ix i = sn_scattered_loop(b->s, "i", sn_ceil_div(elements, p->threads), SN_AXIS_SEQ);
+    sn_ix i = sn_scattered_loop(b->s, "i", sn_ceil_div(elements, p->threads * ABREAST), SN_AXIS_SEQ);
+    i = plus(b, times(b, i, ABREAST), sn_scattered_loop(b->s, "u", ABREAST, SN_AXIS_UNROLL));
     sn_ix e = plus(b, times(b, i, p->threads), b->x), j = sn_ix_modc(b->m, e, p->columns),
           row = sn_ix_divc(b->m, e, p->columns);
     sn_ix column = plus(b, times(b, b->strip, p->columns), j);
@@ -165,7 +183,7 @@ static void put_results(block *b) {
     sn_lower_guard(lw, &mask, row, sn_ix_const(b->m, p->rows));
     sn_lower_guard(lw, &mask, column, sn_ix_const(b->m, p->width));
     sn_ix inside = sn_lower_clamped(lw, row, sn_ix_const(b->m, p->rows));
-    of_walkers w = {b, plus(b, times(b, inside, p->threads * p->lanes), j)};
+    of_walkers w = {b, plus(b, times(b, inside, p->adders * p->lanes), j)};
     sn_ix walkers = sn_ix_const(b->m, p->walkers);
     if (p->walkers > 1) sn_lower_reduce_nest(lw, &v, b->s->comb, 1, &b->s->dtype, &walkers, 1, emit_walker, &w);
     else v = sn_put_load(b->m, lw->at, b->sums, w.at);
@@ -183,7 +201,7 @@ static sn_buf registers(block *b, const char *name, sn_dtype dtype, int64_t elem
 void sn_lower_scatter_blocks(sn_scattered *s) {
     const sn_scatter_plan *p = &s->plan;
     block b = {.s = s, .lw = s->lw, .m = s->m, .p = p};
-    b.sums = sn_scattered_shared(s, "sums", s->dtype, (p->rows + 1) * p->threads * p->lanes);
+    b.sums = sn_scattered_shared(s, "sums", s->dtype, (p->rows + 1) * p->adders * p->lanes);
     b.rows = sn_scattered_shared(s, "rows", SN_I32, COPIES * p->batch * p->walkers);
     b.values = registers(&b, "values", s->dtype, p->batch * p->lanes);
     b.own = registers(&b, "own", SN_I32, p->batch);

@@ -25,7 +25,11 @@
  */
 #include "passes/lower/order.h"
 
-enum { WAYS = 4, PART = 4096 /* elements of a long row that a block sorts */ };
+enum {
+    WAYS = 4,
+    PART = 4096 /* elements of a long row that a block sorts */,
+    LEAST = 2048 /* ... where blocks are few */
+};
 
 /* An element on its way. */
 typedef struct item {
@@ -196,12 +200,24 @@ static bool is_empty(const sn_order *o) {
     return o->keep == 0;
 }
 
-/* How many runs one pass merges. Those that have all that is kept do not grow: then fewer passes are better. */
-static int64_t ways_of(const sn_order *o, const sn_runs *r) { return r->length < o->keep ? WAYS : 2 * WAYS; }
+/* Do blocks that sort LEAST elements each all find a multiprocessor of their own on a GPU? Then a block that had more would keep
+ * others waiting: one of 16384 takes 61 us on an H200, those of 4096 20. */
+static bool leaves_idle(const sn_order *o) {
+    const sn_target *t = o->lw->cx->target;
+    return t->is_gpu && o->n > 2 * LEAST && o->rows * sn_ceil_div(o->n, LEAST) <= (int64_t)t->units;
+}
+
+/* How many runs one pass merges. Those that have all that is kept do not grow: then fewer passes are better, and so they are
+ * where elements are few, and a pass takes as long as a launch. */
+static int64_t ways_of(const sn_order *o, const sn_runs *r) {
+    return r->length < o->keep && !leaves_idle(o) ? WAYS : 2 * WAYS;
+}
 
 /* Longer parts leave fewer merges, but need blocks enough to keep the machine busy. */
 static int64_t part_of(const sn_order *o, int64_t limit) {
-    int64_t units = o->lw->cx->target->units;
+    int64_t units = o->lw->cx->target->units, least = LEAST;
+    while (sn_ceil_div(o->n, least) > 2 * WAYS && least < PART) least *= 2;
+    if (leaves_idle(o)) return least;
     return o->rows * (o->n / limit) >= 2 * units ? limit : PART;
 }
 
@@ -364,7 +380,7 @@ static void sort_rows(sn_order *o) {
     else if (takes_ranks(o)) sort_by_ranks(o);
     else if (takes_digits(o)) sn_sort_radix(o);
     else if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
-    else if (o->n <= limit) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
+    else if (o->n <= limit && !leaves_idle(o)) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));
 }
 

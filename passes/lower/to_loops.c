@@ -459,7 +459,11 @@ static void decide_table(sn_lower *lw, sn_nd x) {
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (n->op == SN_OP_INPUT || has_data(n) || sn_lower_is_repeated(lw, x)) {
+    if (info->of_rows && !info->teller.i) {
+        info->realized = false;
+        return;
+    }
+    if (n->op == SN_OP_INPUT || has_data(n) || sn_lower_is_repeated(lw, x) || info->teller.i) {
         info->realized = true;
         info->reads = 1;
         return;
@@ -623,10 +627,10 @@ static sn_val emit_scan(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return exclusive ? first : sn_put_op2(lw->m, lw->at, sn_comb_lops[comb], first, v);
 }
 
-static sn_val emit_realized(sn_lower *lw, sn_nd x, const sn_ix *index) {
+static sn_val emit_realized(sn_lower_states *states, sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     if (sn_ops[n->op].cls == SN_OPS_SCAN) return emit_scan(lw, x, index);
-    if (lw->nodes[x.i].attention) return sn_lower_attention(lw, x, index);
+    if (lw->nodes[x.i].attention) return sn_lower_attention(states, lw, x, index);
     if (n->op == SN_OP_MATMUL) return sn_lower_matmul(lw, x, index);
     if (n->op == SN_OP_CONV) return sn_lower_conv(lw, x, index);
     return sn_lower_element(lw, x, index);
@@ -679,14 +683,16 @@ static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     open_loops(lw, x, index);
     sn_val v[SN_MOST_TOGETHER];
     uint32_t count = 1, axis = together(lw, x);
+    sn_lower_states states;
     if (reduces) count = sn_lower_reduction(lw, v, x, index);
-    else v[0] = emit_realized(lw, x, index);
+    else v[0] = emit_realized(&states, lw, x, index);
     if (always_realized(lw, n)) sn_lower_note(lw, x, lw->first);
     for (uint32_t k = 0; k < count; k++) {
         if (axis < n->type.rank) index[axis] = sn_ix_const(lw->m, k);
         v[k] = sn_put_cast(lw->m, lw->at, n->type.dtype, v[k]);
         sn_put_store(lw->m, lw->at, b, sn_lower_place(lw, x, b, index), v[k]);
     }
+    if (lw->nodes[x.i].attention) sn_lower_tell(lw, x, &states, index);
     if (!lw->note.n) sn_lower_from(lw, x);
     sn_lower_end(lw, lw->note.n ? lw->note.s : "copy");
 }
@@ -831,7 +837,8 @@ static sn_status lower_node(sn_lower *lw, sn_nd x) {
         if (out.i) make_kernel(lw, x, out);
         return SN_OK;
     }
-    if (!info->realized) return SN_OK;
+    if (!info->realized || info->teller.i || info->made) return SN_OK;
+    info->made = true;
     sn_buf b = info->buf;
     if (!b.i) b = sn_lower_temp_of(lw, x);
     info->buf = (sn_buf){0}; /* while its own kernel is made, it is computed, not loaded */
@@ -843,8 +850,11 @@ static sn_status lower_node(sn_lower *lw, sn_nd x) {
 }
 
 sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end) {
-    for (sn_nd x = {1}; x.i < end; x.i++)
-        if (lw->nodes[x.i].live && lw->scope[x.i] == scope) SN_TRY(lower_node(lw, x));
+    for (sn_nd x = {1}; x.i < end; x.i++) {
+        if (!lw->nodes[x.i].live || lw->scope[x.i] != scope) continue;
+        SN_TRY(lower_node(lw, x));
+        for (sn_nd y = lw->nodes[x.i].follows; y.i; y = lw->nodes[y.i].beside) SN_TRY(lower_node(lw, y));
+    }
     return SN_OK;
 }
 

@@ -27,7 +27,7 @@ enum { ATTR_F = 2, ATTR_I = 3, ATTR_S = 4, ATTR_T = 5, ATTR_G = 6, ATTR_INTS = 8
 enum { TENSOR_RAW = 9, TENSOR_EXTERNAL = 13, TENSOR_LOCATION = 14 };
 enum { FUNCTION_INPUT = 4, FUNCTION_OUTPUT = 5, FUNCTION_NODE = 7, FUNCTION_OPSET = 9, FUNCTION_DEFAULT = 11 };
 /* TensorProto.DataType */
-enum { F32 = 1, U8 = 2, I64 = 7, BOOL = 9, F64 = 11 };
+enum { F32 = 1, U8 = 2, I64 = 7, BOOL = 9, F64 = 11, BF16 = 16 };
 
 static inline void put_varint(pb *p, uint64_t value) {
     for (; value > 127; value >>= 7) p->at[p->n++] = (uint8_t)(value | 128);

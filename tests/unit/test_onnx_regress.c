@@ -183,6 +183,23 @@ Test(onnx_regress, sparse_initializers) {
     refused(&m, NULL, "m.onnx: not supported: 1 x initializer (of the model): it is sparse: w");
 }
 
+/* PyTorch's exporter casts a number that meets a tensor of bfloat16 to its own number of that type. */
+Test(onnx_regress, casts_to_another_number_of_bfloat16) {
+    sn_context *ctx;
+    pb g = {0}, n = node_of("Cast", "half", "h");
+    put_attr_int(&n, "to", 15);
+    put_value(&g, GRAPH_INPUT, "x", BF16, "3");
+    put_f32s(&g, "half", "", (float[]){0.5F}, 1);
+    put_message(&g, GRAPH_NODE, &n);
+    put_op(&g, "Mul", "x h", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", BF16, NULL);
+    pb m = model_of(&g, 17);
+    sn_graph *made = import(&ctx, &m, NULL);
+    cr_expect(made, "%s", sn_error(ctx));
+    sn_graph_destroy(made);
+    sn_context_destroy(ctx);
+}
+
 /* x[N, 3] + 0.0, 1.0, .. along an axis, as exporters say torch.arange(x.shape[axis], dtype=x.dtype), from `start` on. */
 static pb positions(int64_t axis, float start) {
     pb g = {0}, n = node_of("Cast", "size", "limit");

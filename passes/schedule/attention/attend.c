@@ -213,6 +213,7 @@ static bool is_rounded(const sn_attend *a) {
         bool shares = r->op == SN_LOP_DIV || r->op == SN_LOP_MUL || r->op == SN_LOP_SELECT;
         bool halves = r->op == SN_LOP_CAST && (r->dtype == SN_BF16 || r->dtype == SN_F16);
         if (reads == OF_TOTAL && r->n_results) sn_notes_set(&of, r->result.i, OF_TOTAL);
+        else if (reads == OF_TOTAL) continue; /* a statistic of the row that is stored: no weight is in it */
         else if (reads == (OF_SUM | OF_TOTAL) && shares) sn_notes_set(&of, r->result.i, OF_SUM);
         else if (reads && !halves) return false;
         else rounded |= reads;

@@ -62,13 +62,21 @@ static bool is_in_window(sn_module *m, const sn_schedule_shape *sh, const sn_sch
     return false;
 }
 
+/* Does data say where the nest begins to read, and does it go on from there element by element? Then the elements are the row's
+ * own, for all that is known: threads that share a row read them together, which rows of other threads do not. */
+static bool begins_by_data(sn_module *m, const sn_schedule_nest *nest, sn_ix e) {
+    int64_t step;
+    sn_axis last = sn_stmt_axis(m, nest->chain.at[nest->chain.n - 1]);
+    return sn_ix_uses_vals(m, e) && sn_ix_coef(m, e, last, &step) && step == 1;
+}
+
 static void look_at_loads(const sn_schedule_shape *sh, sn_module *m, const sn_schedule_nest *nest, bool *all_reused,
                           bool *all_windows) {
     sn_stmt end = sn_stmt_walk_skip(m, nest->top);
     for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (!sn_is_access(r)) continue;
-        bool reused = sn_loads(r) && is_reused(m, sh, r->ix);
+        bool reused = sn_loads(r) && is_reused(m, sh, r->ix) && !begins_by_data(m, nest, r->ix);
         *all_reused &= reused;
         *all_windows &= reused || (sn_loads(r) && is_in_window(m, sh, nest, r->ix));
     }
