@@ -29,9 +29,9 @@
 enum {
     OFFERED = 1, /* channels-last at no cost */
     WANTED = 2,
-    COPIED = 4,    /* the twin is in memory */
-    NARROWED = 8,  /* elementwise, of elements that were wider */
-    GATHERED = 16, /* each channel is summed over all else: it had better lie together */
+    COPIED = 4,     /* the twin is in memory */
+    NARROWED = 8,   /* elementwise, of elements that were wider */
+    GATHERED = 16,  /* each channel is summed over all else: it had better lie together */
     CONVOLVED = 32, /* offered by a convolution or the caller, not by a permute alone */
     TAKEN = 64      /* a permute takes it channels-last, as it is or with what is computed from it in its shape */
 };

@@ -410,7 +410,8 @@ static bool is_dense(const shape *s) {
  * included? Threads have weights of their own for each lane otherwise. */
 static bool turns_lanes(const sn_target *t, const shape *s) {
     enum { HUNDRED = 100 };
-    double bands = bands_cycles(t, s) * SN_CHOICE_BANDS / HUNDRED, lines = more(lines_cycles(t, s), memory_cycles(t, s));
+    double bands = bands_cycles(t, s) * SN_CHOICE_BANDS / HUNDRED,
+           lines = more(lines_cycles(t, s), memory_cycles(t, s));
     double there = conversion_cycles(t, s, s->image) + conversion_cycles(t, s, s->result);
     double lanes = windows_cycles(t, s) / SN_CHOICE_WINDOWS * SN_CHOICE_LANES;
     return there + (bands > 0 ? less(bands, lines) : lines) < lanes;
@@ -488,7 +489,8 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered, boo
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
     s.joins = !image_offered && gains_by_joining(&s, sn_mmas[mma].k);
     s.is_apart = taken_last && s.result[1] * sn_dtype_bytes(s.dtype) >= 2 * SN_CHOICE_VECTOR;
-    if (!s.is_apart && bands_pay(cx, x, &s, mma, image_offered, copies)) return image_offered ? SN_LAYOUT_FIRST : SN_LAYOUT_ANY;
+    if (!s.is_apart && bands_pay(cx, x, &s, mma, image_offered, copies))
+        return image_offered ? SN_LAYOUT_FIRST : SN_LAYOUT_ANY;
     if (!pays(cx, x, &s, mma, 1, copies, 0)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
     return s.joins ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;

@@ -370,7 +370,8 @@ static double product_cycles(const sn_contract *ct) {
     enum { HUNDRED = 100 };
     double lanes = SN_WARP * SN_SCHEDULERS,
            products = (double)ct->c.batch * ct->c.m * ct->c.n * ct->c.k * ct->c.n_products;
-    double fewer = (double)(ct->c.m < ct->c.n ? ct->c.m : ct->c.n), percent = SN_CONTRACT_PLAIN + SN_CONTRACT_PLAIN_FEW / fewer;
+    double fewer = (double)(ct->c.m < ct->c.n ? ct->c.m : ct->c.n),
+           percent = SN_CONTRACT_PLAIN + SN_CONTRACT_PLAIN_FEW / fewer;
     double each = ct->mma ? 1.0 / sn_mmas[ct->mma].rate : (double)words_of(ct) / lanes * percent / HUNDRED;
     return products * each / ct->cx->target->units;
 }
