@@ -251,9 +251,12 @@ static double lines_cycles(const sn_target *t, const shape *s) {
 }
 
 /* ... without groups: of f32 so; bands do those of halves. Where windows move by more each product has a load, of which tiles do many results
- * with one. */
+ * with one, and boxes those of three axes where channels fill half a line. */
 static double dense_windows_cycles(const sn_target *t, const shape *s) {
-    bool steps = moves_by_one(s), may = steps ? s->dtype == SN_F32 : s->result[1] < SN_CHOICE_SKINNY;
+    enum { IMAGE = 2 };
+    bool steps = moves_by_one(s), few = s->result[1] < SN_CHOICE_SKINNY;
+    bool fills = s->g.n > IMAGE && 2 * s->weights[1] * sn_dtype_bytes(s->dtype) >= SN_CHOICE_LINE;
+    bool may = steps ? s->dtype == SN_F32 : few && !fills;
     if (s->g.groups > 1 || s->is_apart || !may) return INFINITY;
     return steps ? lines_cycles(t, s) : windows_cycles(t, s) / SN_CHOICE_WINDOWS * SN_CHOICE_TAPS;
 }
