@@ -29,10 +29,11 @@
 enum {
     OFFERED = 1, /* channels-last at no cost */
     WANTED = 2,
-    COPIED = 4,    /* the twin is in memory */
-    NARROWED = 8,  /* elementwise, of elements that were wider */
-    GATHERED = 16, /* each channel is summed over all else: it had better lie together */
-    CONVOLVED = 32 /* offered by a convolution or the caller, not by a permute alone */
+    COPIED = 4,     /* the twin is in memory */
+    NARROWED = 8,   /* elementwise, of elements that were wider */
+    GATHERED = 16,  /* each channel is summed over all else: it had better lie together */
+    CONVOLVED = 32, /* offered by a convolution or the caller, not by a permute alone */
+    TAKEN = 64      /* a permute takes it channels-last, as it is or with what is computed from it in its shape */
 };
 
 typedef struct layout {
@@ -67,15 +68,17 @@ static bool gathers(const sn_module *m, sn_nd x) {
     return rank > 2 && sn_node_axes_mask(m, x) == (all & ~2u);
 }
 
-/* What is summed so, and what that is computed from in its shape. */
-static void keep_gathered(layout *l) {
+/* What is summed so or taken channels-last, and what that is computed from in its shape. */
+static void look_ahead(layout *l) {
     const sn_module *m = l->cx->m;
     for (uint32_t i = l->n; i-- > 0;) {
         sn_nd x = l->live[i];
         const sn_node_rec *n = sn_node_get(m, x);
-        bool passes_on = sn_node_is_elementwise(n) && (l->flags[x.i] & GATHERED);
-        for (uint32_t k = 0; k < n->n_in && (passes_on || gathers(m, x)); k++)
-            if (sn_layout_carries(m, x, k)) l->flags[n->in[k].i] |= GATHERED;
+        uint8_t flags = sn_node_is_elementwise(n) ? l->flags[x.i] & (GATHERED | TAKEN) : 0;
+        if (gathers(m, x)) flags |= GATHERED;
+        for (uint32_t k = 0; k < n->n_in && flags; k++)
+            if (sn_layout_carries(m, x, k)) l->flags[n->in[k].i] |= flags;
+        if (permutes_to(m, x, sn_layout_last)) l->flags[n->in[0].i] |= TAKEN;
     }
 }
 
@@ -103,7 +106,7 @@ static bool is_offered(layout *l, sn_nd x) {
     if (n->op == SN_OP_INPUT) return lies_last(m, x);
     if (n->op == SN_OP_CONV) {
         bool image = l->flags[n->in[0].i] & OFFERED;
-        l->way[x.i] = (uint8_t)sn_layout_way_of(l->cx, x, image);
+        l->way[x.i] = (uint8_t)sn_layout_way_of(l->cx, x, image, l->flags[x.i] & TAKEN);
         if ((l->flags[x.i] & GATHERED) || l->way[x.i] == SN_LAYOUT_GRADIENT) return false;
         if (l->way[x.i] == SN_LAYOUT_NONE || l->way[x.i] == SN_LAYOUT_FIRST) return false;
         return l->way[x.i] != SN_LAYOUT_ANY || image;
@@ -204,13 +207,13 @@ static bool decide(layout *l) {
     sn_graph_live(m, live);
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++)
         if (live[x.i] && sn_node_get(m, x)->op != SN_OP_INPUT) l->live[l->n++] = x;
-    keep_gathered(l);
+    look_ahead(l);
     for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
         const sn_node_rec *n = sn_node_get(m, x);
         if (!live[x.i] && n->op != SN_OP_INPUT) continue;
         if (is_offered(l, x))
             want(l, x, OFFERED | (is_narrowed(l, x) ? NARROWED : 0) | (is_convolved(l, x) ? CONVOLVED : 0));
-        any |= is_by_copies((sn_layout_way)l->way[x.i]);
+        any |= is_by_copies((sn_layout_way)l->way[x.i]) || l->way[x.i] == SN_LAYOUT_FIRST;
         l->nodes[x.i] = n;
     }
     for (uint32_t i = l->n; i-- > 0;) want_operands(l, l->live[i]);

@@ -39,8 +39,8 @@ typedef enum sn_layout_way {
     SN_LAYOUT_GRADIENT /* of copies of both operands in which what is not summed is innermost: its sum runs over pixels */
 } sn_layout_way;
 
-/* image_offered: its image can be had channels-last without a conversion. */
-sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd conv, bool image_offered);
+/* image_offered: its image can be had channels-last without a conversion; taken_last: the graph wants its result so. */
+sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd conv, bool image_offered, bool taken_last);
 /* The same convolution, of operands that are laid out for it. */
 sn_nd sn_layout_conv_last(sn_module *m, sn_nd conv);
 sn_nd sn_layout_conv_first(sn_module *m, sn_nd conv);

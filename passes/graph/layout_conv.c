@@ -30,6 +30,7 @@
 #include "passes/graph/place.h"
 #include "passes/base/constants.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- orders ---- */
@@ -110,6 +111,8 @@ typedef struct shape {
     uint32_t rank;
     int64_t image[SN_MAX_RANK], weights[SN_MAX_RANK], result[SN_MAX_RANK];
     int64_t pixels, taps; /* of a result's image, of a window */
+    bool joins;           /* taps of a row and channels, where boxes bring them */
+    bool is_apart;        /* results of neighbouring pixels, a sector or more: windows would be stored piece by piece */
 } shape;
 
 /* The dtype of what is in memory. */
@@ -195,11 +198,40 @@ static bool is_patches(const shape *s) {
     return s->taps > 1 && 2 + 2 * s->g.n <= SN_MAX_RANK && s->image[1] * s->taps % sn_place_unit(s->dtype) == 0;
 }
 
+/* Elements of the sum of a result as boxes bring them: lines of 32, 64 or 128 bytes, of the channels of each tap or of a row of taps. */
+static int64_t brought(const shape *s, int64_t together) {
+    int64_t each = s->weights[1] * together, lines = s->taps, unit = SN_CHOICE_LINE;
+    if (s->joins) {
+        joined j = joined_of(s);
+        each = s->weights[s->rank - 1] * j.rows * j.channels;
+        lines = joined_taps(s, &j) * (s->g.n > 2 ? s->weights[2] : 1);
+    }
+    int64_t bytes = each * sn_dtype_bytes(s->dtype);
+    while (unit / 2 >= bytes && unit > 2 * SN_CHOICE_VECTOR) unit /= 2;
+    return lines * whole(bytes, unit) * unit / sn_dtype_bytes(s->dtype);
+}
+
+/* In which memory gives an image and takes its result. */
+static double memory_cycles(const sn_target *t, const shape *s) {
+    double in = sn_dtype_bytes(s->dtype), out = in;
+    for (uint32_t k = 0; k < s->rank; k++) in *= (double)s->image[k], out *= (double)s->result[k];
+    return (in + out) / ((double)t->cycle_bytes * t->units);
+}
+
 /* Of a copy of an operand of that size. */
 static double conversion_cycles(const sn_target *t, const shape *s, const int64_t *size) {
     double bytes = sn_dtype_bytes(s->dtype);
     for (uint32_t k = 0; k < s->rank; k++) bytes *= (double)size[k];
     return 2 * bytes / ((double)t->cycle_bytes * t->units) + SN_LAUNCH;
+}
+
+static double more(double a, double b) { return a > b ? a : b; }
+static double less(double a, double b) { return a < b ? a : b; }
+
+static bool moves_by_one(const shape *s) {
+    for (uint32_t k = 0; k < s->g.n; k++)
+        if (s->g.stride[k] != 1) return false;
+    return true;
 }
 
 /* Of the threads that do windows of groups without matrix instructions. */
@@ -209,8 +241,25 @@ static double windows_cycles(const sn_target *t, const shape *s) {
     return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
-static double more(double a, double b) { return a > b ? a : b; }
-static double less(double a, double b) { return a < b ? a : b; }
+/* ... where windows move by one and the pixels of a channel lie together: a thread loads elements for the products of a row of taps; those of three
+ * axes share less of them. */
+static double lines_cycles(const sn_target *t, const shape *s) {
+    enum { PRODUCTS = 140, LOADS = 700, APART = 150, IMAGE = 2, HUNDRED = 100 };
+    double percent = PRODUCTS + LOADS / (double)s->weights[s->rank - 1];
+    if (s->g.n != IMAGE) percent *= (double)APART / HUNDRED;
+    return moves_by_one(s) ? windows_cycles(t, s) / SN_CHOICE_WINDOWS * percent : INFINITY;
+}
+
+/* ... without groups: of f32 so; bands do those of halves. Where windows move by more each product has a load, of which tiles do many results
+ * with one, and boxes those of three axes where channels fill half a line. */
+static double dense_windows_cycles(const sn_target *t, const shape *s) {
+    enum { IMAGE = 2 };
+    bool steps = moves_by_one(s), few = s->result[1] < SN_CHOICE_SKINNY;
+    bool fills = s->g.n > IMAGE && 2 * s->weights[1] * sn_dtype_bytes(s->dtype) >= SN_CHOICE_LINE;
+    bool may = steps ? s->dtype == SN_F32 : few && !fills;
+    if (s->g.groups > 1 || s->is_apart || !may) return INFINITY;
+    return steps ? lines_cycles(t, s) : windows_cycles(t, s) / SN_CHOICE_WINDOWS * SN_CHOICE_TAPS;
+}
 
 /* What matrix instructions do windows of halves with, as bands of taps (passes/schedule/windows/window_bands.h). */
 typedef struct banded {
@@ -220,12 +269,6 @@ typedef struct banded {
 } banded;
 
 enum { BAND = 8, BAND_STEP = 16, BAND_WIDEST = 64, BAND_SIDE = 4 };
-
-static bool moves_by_one(const shape *s) {
-    for (uint32_t k = 0; k < s->g.n; k++)
-        if (s->g.stride[k] != 1) return false;
-    return true;
-}
 
 static bool is_banded(banded *out, const shape *s) {
     uint32_t last = s->rank - 1;
@@ -325,14 +368,19 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
                     .n = s->result[1] / s->g.groups * together,
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    enum { FMAS = 128 /* of a multiprocessor in a cycle */ };
-    double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)p.k / (FMAS * cx->target->units);
-    double plain = more(sn_choice_cycles_by_threads(&q, s->dtype, 1), fmas);
+    enum { FMAS = 128 /* of a multiprocessor in a cycle */, STEPS = 32, HUNDRED = 100 };
+    double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)(whole(p.k, STEPS) * STEPS);
+    double plain = fmas / (FMAS * cx->target->units) * (SN_CHOICE_PLAIN + SN_CHOICE_PLAIN_FEW / (double)p.n) / HUNDRED;
+    plain = more(plain, sn_choice_cycles_by_threads(&q, s->dtype, 1));
     int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
     p.batch *= parts, p.k = whole(p.k, parts);
     double threads = s->dtype == SN_F32 ? plain : sn_choice_cycles_by_threads(&q, s->dtype, 1);
-    if (s->g.groups > 1 && !is_weight_gradient(s)) threads = windows_cycles(cx->target, s);
-    return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
+    if (is_weight_gradient(s)) return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
+    p.k = whole(brought(s, together), parts);
+    threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : less(threads, dense_windows_cycles(cx->target, s));
+    if (s->is_apart) threads *= 2; /* windows have the kernel, whose stores are pieces */
+    double memory = memory_cycles(cx->target, s), boxes = sn_choice_cycles_by_boxes(&q, s->dtype, mma);
+    return (ways){more(boxes, memory + SN_CHOICE_BEGIN), more(threads, memory)};
 }
 
 /* Is it done sooner by boxes, so many groups together, after copies that take so many cycles, than by threads after others? */
@@ -361,6 +409,17 @@ static bool is_dense(const shape *s) {
     return true;
 }
 
+/* Are windows of single channels that are offered innermost done sooner where the pixels of a channel lie together, the way there and back
+ * included? Threads have weights of their own for each lane otherwise. */
+static bool turns_lanes(const sn_target *t, const shape *s) {
+    enum { HUNDRED = 100 };
+    double bands = bands_cycles(t, s) * SN_CHOICE_BANDS / HUNDRED,
+           lines = more(lines_cycles(t, s), memory_cycles(t, s));
+    double there = conversion_cycles(t, s, s->image) + conversion_cycles(t, s, s->result);
+    double lanes = windows_cycles(t, s) / SN_CHOICE_WINDOWS * SN_CHOICE_LANES;
+    return there + (bands > 0 ? less(bands, lines) : lines) < lanes;
+}
+
 /* Threads do groups of one channel in either order, and so do matrix instructions whose rows are pixels; of halves that are offered channels-last
  * boxes are faster (3 x 3 of bf16[64, 56, 56, 128] in 16 groups 60 us for 72 on an H100). Groups of several threads do where the
  * pixels of a channel lie together: an image that is offered channels-last is taken there and back. */
@@ -370,6 +429,7 @@ static sn_layout_way way_of_groups(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_
     int64_t together = sn_layout_together(cx->m, x, s->dtype);
     bool either = s->weights[1] == 1;
     double others = 0;
+    if (either && image_offered && turns_lanes(cx->target, s)) return SN_LAYOUT_FIRST;
     if (image_offered && !either)
         others = conversion_cycles(cx->target, s, s->image) + conversion_cycles(cx->target, s, s->result);
     double pixels = image_offered && s->dtype != SN_F32 ? 0 : pixels_cycles(cx, x, s), boxes = copies;
@@ -410,7 +470,7 @@ static bool fills_lines(const shape *s) {
     return 2 * s->image[0] >= line_unit(s, false) && results % sn_place_unit(s->dtype) == 0 && s->rank < SN_MAX_RANK;
 }
 
-sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
+sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered, bool taken_last) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
     if (is_left_to_library(cx->m, x)) return way_for_library(cx->m, x, &s, image_offered);
@@ -425,12 +485,18 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered) {
         return is_dense(&s) && fills && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
     }
     if (!is_dense(&s)) return SN_LAYOUT_ANY;
-    if (s.g.groups > 1) return way_of_groups(cx, x, &s, mma, image_offered, copies);
+    if (s.g.groups > 1) {
+        sn_layout_way way = way_of_groups(cx, x, &s, mma, image_offered, copies);
+        return way == SN_LAYOUT_FIRST && is_scheduled(cx->m, x, "contract") ? SN_LAYOUT_ANY : way;
+    }
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
-    if (bands_pay(cx, x, &s, mma, image_offered, copies)) return image_offered ? SN_LAYOUT_FIRST : SN_LAYOUT_ANY;
+    s.joins = !image_offered && gains_by_joining(&s, sn_mmas[mma].k);
+    s.is_apart = taken_last && s.result[1] * sn_dtype_bytes(s.dtype) >= 2 * SN_CHOICE_VECTOR;
+    if (!s.is_apart && bands_pay(cx, x, &s, mma, image_offered, copies))
+        return image_offered ? SN_LAYOUT_FIRST : SN_LAYOUT_ANY;
     if (!pays(cx, x, &s, mma, 1, copies, 0)) return SN_LAYOUT_ANY;
     if (!image_offered && is_patches(&s)) return SN_LAYOUT_PATCHES;
-    return !image_offered && gains_by_joining(&s, sn_mmas[mma].k) ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
+    return s.joins ? SN_LAYOUT_JOINED : SN_LAYOUT_LAST;
 }
 
 /* ---- operands ---- */
@@ -461,7 +527,10 @@ sn_nd sn_layout_conv_first(sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     const sn_attr *order = sn_node_attr(m, n->in[0], SN_ATTR_PERM);
     sn_nd in[] = {n->in[0], n->in[1]};
-    if (order && order->ints.at[1] == (int64_t)n->type.rank - 1) in[0] = sn_graph_copied(m, in[0]);
+    sn_place p;
+    bool twin = order && order->ints.at[1] == (int64_t)n->type.rank - 1;
+    bool given = sn_place_of(&p, m, in[0]) && p.stride[1] == 1 && p.size[1] > 1; /* by the caller */
+    if (twin || given) in[0] = sn_graph_copied(m, in[0]);
     return in[0].i ? sn_graph_node(m, n->op, in, 2, n->attrs, n->n_attrs) : in[0];
 }
 

@@ -174,10 +174,11 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
     bool reused = sh->n_nests && all_reused;
     sh->windows = sh->n_nests && all_windows && !all_reused;
     /* A thread a row leaves multiprocessors idle where rows are fewer than fill them, and each is long. */
-    reused &= !cx->target->is_gpu || sh->max_count <= SN_LONG_NEST || sh->rows >= SN_DEVICE_ROWS;
+    bool fills = !cx->target->is_gpu || sh->max_count <= SN_LONG_NEST || sh->rows >= SN_DEVICE_ROWS;
+    reused &= fills;
     /* Lanes of the CPU go along what is contiguous, whoever reads it again. */
     reused &= cx->target->is_gpu || sh->along_outer >= sh->along_inner;
-    sh->one_thread = sh->rows >= SN_MANY_ROWS && (sh->max_count <= SN_TINY_NEST || reused || sh->windows);
+    sh->one_thread = sh->rows >= SN_MANY_ROWS && (sh->max_count <= SN_TINY_NEST || reused || (sh->windows && fills));
     sh->by_columns = sh->along_outer > sh->along_inner && sh->rows >= (cx->target->is_gpu ? SN_FEWEST_COLUMNS : 2);
     sh->lanes_are_rows = sn_schedule_lanes_are_rows(cx, sh);
     sh->one_thread |= sh->lanes_are_rows;

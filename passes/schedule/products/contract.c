@@ -139,7 +139,7 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     const char *why_not;
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
-    if (ct.c.m < least_rows(&ct) || ct.c.k < SN_PRODUCT_LEAST) return;
+    if (ct.c.m < least_rows(&ct) || ct.c.k * sn_dtype_bytes(ct.c.operands[0].from) < SN_PRODUCT_DEPTH) return;
     bool for_tiles = pinned->halo || pinned->shared;
     if (is_narrow(&ct) && for_tiles) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);

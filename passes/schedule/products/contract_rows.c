@@ -266,6 +266,18 @@ static bool shares_pixels(const sn_contract_rows *r, const sn_module *m) {
     return r->c.m == 1 && sn_contraction_is_masked(m, &r->c) && r->c.k > r->c.n;
 }
 
+/* Are its elements read again and again, as those of an image by windows that overlap? Tiles take them from the caches for many columns at once. */
+static bool overlaps(const sn_contract_rows *r, const sn_module *m) {
+    bool any = false;
+    for (uint32_t i = 0; i < r->c.n_operands; i++) {
+        sn_stmt load = r->c.operands[i].right ? r->c.operands[i].load : (sn_stmt){0};
+        sn_dtype dtype = load.i ? sn_stmt_get(m, load)->dtype : SN_F32;
+        any |= load.i && sn_mul_clamped(sn_mul_clamped(r->c.n, r->c.k), sn_dtype_bytes(dtype)) >
+                             (int64_t)sn_buf_bytes(m, sn_stmt_get(m, load)->buf);
+    }
+    return any;
+}
+
 /* Does the header say what a thread has, and is there room for it? */
 static bool possible(const sn_contract_rows *r, const sn_sched *sc, const sn_target *t) {
     uint64_t threads = (uint64_t)sc->block_x * sc->block_y;
@@ -304,10 +316,11 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     if (!possible(&r, &sc, cx->target)) return SN_OK;
     if (!sc.min_blocks && needs_all(&r, &sc)) sc.min_blocks = 1;
     double work = issue(&r, cx, sn_contract_rows_groups(&r, &sc));
-    if (open && work > SN_ROWS_ISSUE / 100.0) {
+    if (open && (work > SN_ROWS_ISSUE / 100.0 || overlaps(&r, cx->m))) {
         sn_sched_list tiles = {0};
         SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
         const sn_sched *first = tiles.n ? &tiles.at[0] : NULL;
+        if (first && overlaps(&r, cx->m)) return SN_OK;
         if (first && !first->plain && issue_of_tiles(&r, cx, first) < work && !draw_alone(&r, cx->target, first, work))
             return SN_OK;
     }

@@ -367,9 +367,12 @@ static bool has_even_sides(const sn_sched *sc) {
 
 /* Warps of all schedulers, and their matrix instructions, take that long for what is multiplied. */
 static double product_cycles(const sn_contract *ct) {
+    enum { HUNDRED = 100 };
     double lanes = SN_WARP * SN_SCHEDULERS,
            products = (double)ct->c.batch * ct->c.m * ct->c.n * ct->c.k * ct->c.n_products;
-    double each = ct->mma ? 1.0 / sn_mmas[ct->mma].rate : (double)words_of(ct) / lanes;
+    double fewer = (double)(ct->c.m < ct->c.n ? ct->c.m : ct->c.n),
+           percent = SN_CONTRACT_PLAIN + SN_CONTRACT_PLAIN_FEW / fewer;
+    double each = ct->mma ? 1.0 / sn_mmas[ct->mma].rate : (double)words_of(ct) / lanes * percent / HUNDRED;
     return products * each / ct->cx->target->units;
 }
 
@@ -400,6 +403,6 @@ bool sn_contract_complete_threads(sn_sched *sc, double *cycles, const sn_contrac
             try_stages(&s, tile);
         }
     *sc = s.best;
-    *cycles = most(s.cycles, fetch_cycles(ct));
+    *cycles = most(s.cycles, sn_contract_threads_least(ct));
     return s.cycles > 0;
 }

@@ -206,6 +206,14 @@ int64_t sn_contract_shared_bytes(const sn_target *t, const sn_sched *sc) {
     return ((int64_t)t->shared_bytes + SN_SHARED_SYSTEM) / blocks - SN_SHARED_SYSTEM;
 }
 
+/* An assembler refuses an instruction whose sums, and what else it names, take more registers than threads begin with, whatever those that
+ * compute are given later. */
+static bool begins_with_enough(const sn_contract *ct, const sn_sched *sc) {
+    const sn_mma_info *mma = &sn_mmas[ct->mma];
+    int64_t sums = (int64_t)sc->tile_n * mma->m / mma->threads;
+    return sums + SN_PRODUCT_NAMED <= (int64_t)sn_box_registers(sc->block_x, sc->min_blocks).all;
+}
+
 /* Registers of a thread for sums and left operands, and shared memory of a block for operands, beside results: tiles
  * or at least lines of them, two in turn (contract_bind.c); one line where terms take the room, or lines of tall
  * tiles. */
@@ -227,6 +235,7 @@ static bool has_room(const sn_contract *ct, const sn_target *t, sn_sched *sc, bo
     while (stages_open && sc->stages > 2 && sc->stages * stage > room) sc->stages--;
     int64_t regs = ct->n_terms ? SN_PRODUCT_TOTALS : SN_PRODUCT_REGS,
             share = (int64_t)sn_box_registers(sc->block_x, sc->min_blocks).computes - SN_CONTRACT_REGS;
+    if (!begins_with_enough(ct, sc)) return false;
     int64_t fragments =
         ct->in_registers ? (int64_t)sc->tile_m * sc->tile_k * fragment_bytes(ct) / sc->block_x / REGISTER : 0;
     bool third = sc->block_x > 2 * sn_mmas[ct->mma].threads; /* group of threads: then each has fewer */

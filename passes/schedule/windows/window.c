@@ -135,14 +135,17 @@ static double count_patch(const sn_window *w, const sn_window_patch *p) {
     return fmax(sn_window_beside(parts, SN_COUNT(parts), fit), ceil(each / fit) * alone);
 }
 
-/* Class element: each tap is an access, a test of each line that there is, and what is made of it. */
+/* Class element: each tap is an access, a test of each line that there is, and what is made of it. Lanes lie along the last outer loop: an access
+ * of a warp is a line for each where neighbours in memory are of another. */
 static double element_cycles(const sn_window *w) {
     const sn_target *t = w->cx->target;
     double taps = (double)(w->row.taps * w->column.taps * w->steps);
     double each = taps * (w->element_ops + w->sum_ops + w->other_ops + SN_WINDOW_TAP);
     double memory = memory_bytes(w) / t->units / t->cycle_bytes, threads = (double)w->sh->rows / t->units;
     double alone = SN_CONTRACT_LATENCY + each * SN_WINDOW_PACE / 100;
-    return fmax(fmax(threads * each / SN_ISSUES, memory), ceil(threads / t->unit_threads) * alone);
+    bool apart = w->lanes >= 0 && (uint32_t)w->lanes + 1 < w->sh->outer.n;
+    double issued = threads * (apart ? fmax(each / SN_ISSUES, taps) : each / SN_ISSUES);
+    return fmax(fmax(issued, memory), ceil(threads / t->unit_threads) * alone);
 }
 
 /* ---- headers ---- */
@@ -252,6 +255,19 @@ static sn_status product_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const s
     return SN_OK;
 }
 
+/* Would threads do it row by row, as a product with few rows? They read each element once for every tap. */
+static sn_status is_done_by_rows(bool *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                 const sn_sched *pinned) {
+    sn_sched_list rows = {0};
+    const char *why_not;
+    sn_pass_ctx quiet = *cx;
+    quiet.remark = NULL;
+    if (sn_schedule_contract_rows_applies(&why_not, &quiet, k, sh))
+        SN_TRY(sn_schedule_contract_rows_candidates(&rows, &quiet, k, sh, pinned));
+    *out = rows.n > 0;
+    return SN_OK;
+}
+
 sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                         const sn_sched *pinned) {
     sn_window w;
@@ -275,7 +291,9 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     /* Many rows that class element does not see as windows are done by others, which do worse. */
     bool seen = sh->one_thread || sh->rows < SN_MANY_ROWS;
     double other = contract && (contract < element || !seen) ? contract : element;
-    if (!pinned->cls && (seen || contract) && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
+    bool rows = false;
+    if (!pinned->cls && seen && !contract) SN_TRY(is_done_by_rows(&rows, cx, k, sh, pinned));
+    if (!pinned->cls && !rows && (seen || contract) && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;
     return SN_OK;
