@@ -143,6 +143,12 @@ static bool *find_used(const finish *f) {
     return used;
 }
 
+/* An instruction of f64 takes the time of two, at least. */
+static double cost_of(const sn_stmt_rec *r) {
+    enum { DOUBLE = 2 };
+    return sn_schedule_op_cost(r->op) * (r->dtype == SN_F64 ? DOUBLE : 1);
+}
+
 /* What is made and wanted; false: it is not worth it. */
 static bool find_wanted(sn_stmt_vec *out, const finish *f) {
     double cost = 0;
@@ -150,7 +156,7 @@ static bool find_wanted(sn_stmt_vec *out, const finish *f) {
     for (uint32_t i = 0; i < f->values.n; i++) {
         const sn_stmt_rec *r = sn_stmt_get(f->m, f->values.at[i]);
         if (r->op == SN_LOP_LOAD || r->op == SN_LOP_CONST) continue;
-        cost += sn_schedule_op_cost(r->op);
+        cost += cost_of(r);
         if (used[i]) SN_PUSH(f->cx->scratch, out, f->values.at[i]);
     }
     return out->n && out->n <= f->loads && cost >= SN_FINISH_LEAST;

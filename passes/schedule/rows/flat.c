@@ -17,7 +17,8 @@
  *
  * Fields: tile_m rows a block. A row has block_x threads and block_y rows are done at a time; where rows are columns, or so
  * short that one thread does each, block_x rows are done at a time by block_y threads each, since neighbouring lanes then
- * read neighbours. vector elements of a row are read at once where pieces of 16 bytes begin rows.
+ * read neighbours. vector elements of a row are read at once where pieces of 16 bytes begin rows, or neighbouring columns where these are
+ * narrow and a word has several of them.
  */
 #include "passes/schedule/rows/flat.h"
 
@@ -25,6 +26,7 @@
 
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
+#include "passes/schedule/rows/rows.h"
 
 /* ---- which buffers ---- */
 
@@ -285,6 +287,44 @@ static uint32_t row_vector(const sn_schedule_flat *f, const look *l) {
     return v;
 }
 
+/* Do accesses of the staged buffers find so many neighbours of the last outer axis side by side, in a vector of them? */
+static bool has_lanes(const sn_schedule_flat *f, look *l, int64_t lanes) {
+    sn_module *m = l->m;
+    sn_axis last = sn_stmt_axis(m, l->outer.at[l->outer.n - 1]);
+    for (uint32_t i = 0; i < l->sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &l->sh->nests[i];
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            uint32_t at;
+            int64_t c;
+            if (!sn_is_access(r) || !sn_schedule_is_flat(f, r->buf, &at)) continue;
+            if (!sn_ix_coef(m, r->ix, last, &c) || c != 1) return false;
+            for (uint32_t k = l->prefix; k + 1 < l->outer.n; k++)
+                if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, l->outer.at[k]), &c) || c % lanes) return false;
+            for (uint32_t k = 0; k < nest->chain.n; k++)
+                if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, nest->chain.at[k]), &c) || c % lanes) return false;
+        }
+    }
+    return true;
+}
+
+/* Neighbouring columns of pieces that a thread has together: narrow elements of a word, which single loads would take as long for. */
+static uint32_t column_lanes(const sn_schedule_flat *f, look *l) {
+    uint32_t v = SN_WORD, size = SN_WORD;
+    if (f->inner < 2 || f->lines || f->direct || l->sh->scans) return 1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        sn_schedule_smaller(&size, b->size);
+        v = sn_least(v, sn_least(b->vector, sn_pow2_divisor(b->group)));
+        if (b->base) v = sn_least(v, sn_pow2_divisor(b->base));
+    }
+    v = sn_least(v, sn_least(SN_WORD / size, sn_pow2_divisor(l->extents[l->outer.n - 1])));
+    return v > 1 && has_lanes(f, l, v) ? v : 1;
+}
+
+uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc) { return f->lanes > 1 ? sc->vector : 1; }
+
 /* Has a row one thread? Short rows of bytes that are read once have: to put together what eight of them have takes longer. */
 static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     bool bytes = sh->n_nests == 1 && f->run == sh->max_count && f->run <= SN_FLAT_ALONE_BYTES;
@@ -312,7 +352,27 @@ static void move_lines(sn_schedule_flat_buf *b, const look *l) {
     b->gap = b->vector;
 }
 
-static void measure(sn_schedule_flat *f, const look *l) {
+/* Where only so many groups are whole vectors as a block had better not have, each piece comes by the vectors around it. */
+static void move_pieces(sn_schedule_flat *f, const look *l) {
+    int64_t unit = sn_add_clamped(sn_mul_clamped(f->bytes, f->unit), SN_SHARED_RESERVED);
+    if (f->lines || sn_mul_clamped(unit, SN_FLAT_UNIT_BLOCKS) <= l->cx->target->shared_bytes + SN_SHARED_SYSTEM) return;
+    uint32_t bytes = sn_least(l->cx->target->vector_bytes, l->cx->target->io_align);
+    bool worth = !f->words; /* words that are only read are whole loads as they are */
+    for (uint32_t i = 0; i < f->n; i++) worth |= f->bufs[i].stored;
+    if (!worth) return;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const sn_schedule_flat_buf *b = &f->bufs[i];
+        if (b->base || bytes / b->size < 2 || b->group < 2 * (int64_t)(bytes / b->size)) return;
+    }
+    for (uint32_t i = 0; i < f->n; i++) {
+        sn_schedule_flat_buf *b = &f->bufs[i];
+        b->vector = bytes / b->size;
+        b->moved = b->group % b->vector != 0;
+    }
+    f->unit = 1;
+}
+
+static void measure(sn_schedule_flat *f, look *l) {
     f->unit = 1;
     f->run = INT64_MAX;
     f->words = true;
@@ -337,8 +397,10 @@ static void measure(sn_schedule_flat *f, const look *l) {
         bytes = sn_add_clamped(bytes, sn_mul_clamped(b->count, b->size));
     }
     f->bytes = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    move_pieces(f, l);
     f->turns = rows && rows < f->n;
     f->vector = row_vector(f, l);
+    f->lanes = column_lanes(f, l);
     f->by_columns = f->lines || (f->inner > 1 && !f->direct) || is_alone(l->sh, f);
 }
 
@@ -382,6 +444,40 @@ bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const
     return true;
 }
 
+/* Are positions behind a nest's last one behind all elements of a group? Tests of these load what is nobody's, then. */
+static bool ends_with_nest(const sn_schedule_flat *f, look *l, sn_buf buf, int64_t group) {
+    sn_module *m = l->m;
+    for (uint32_t i = 0; i < l->sh->n_nests; i++) {
+        const sn_schedule_nest *nest = &l->sh->nests[i];
+        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            int64_t c;
+            if (!sn_is_access(r) || !sn_buf_eq(r->buf, buf)) continue;
+            if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, nest->chain.at[0]), &c)) return false;
+            if (sn_mul_clamped(c, sn_ix_value(m, sn_stmt_extent(m, nest->chain.at[0]))) != group) return false;
+        }
+    }
+    return f->by_columns;
+}
+
+/* May the stored piece take the places of the piece that is read, where a block has one group of both? */
+static bool may_take(const sn_schedule_flat *f, look *l, const sn_schedule_flat_buf *out, uint32_t in, uint32_t at) {
+    const sn_schedule_flat_buf *a = &f->bufs[in];
+    bool alike = !a->lines && !a->stored && a->group == out->group && a->gap == out->gap && a->moved == out->moved &&
+                 a->base == out->base && a->reach == out->reach && !l->sh->scans;
+    alike &= sn_buf_get(l->m, a->buf)->dtype == sn_buf_get(l->m, out->buf)->dtype;
+    for (uint32_t o = 0; o < at; o++) alike &= f->bufs[o].over != in + 1;
+    return alike && ends_with_nest(f, l, a->buf, a->group) && ends_with_nest(f, l, out->buf, a->group) &&
+           sn_schedule_flat_same_places(f, l->m, l->sh, in, at);
+}
+
+static void share_pieces(sn_schedule_flat *f, look *l) {
+    for (uint32_t i = 0; i < f->n; i++)
+        for (uint32_t k = 0; k < f->n && !f->bufs[i].lines && f->bufs[i].stored && !f->bufs[i].over; k++)
+            if (may_take(f, l, &f->bufs[i], k, i)) f->bufs[i].over = k + 1;
+}
+
 /* Lines that are stored where others were read. */
 static void share_places(sn_schedule_flat *f, const look *l) {
     for (uint32_t i = 0; i < f->n; i++)
@@ -421,8 +517,9 @@ static void spread_rows(sn_schedule_flat *f) {
     for (uint32_t i = 0; i < f->n && f->by_columns; i++) {
         sn_schedule_flat_buf *b = &f->bufs[i];
         if (b->lines || b->group % b->vector) continue;
-        bool meet = f->inner > 1 ? 2 * words_at_once(b->size, b->group + b->vector, f->inner) <=
-                                       words_at_once(b->size, b->group, f->inner)
+        int64_t v = f->lanes, size = v * b->size, beside = f->inner / v;
+        bool meet = f->inner > 1 ? 2 * words_at_once(size, (b->group + b->vector) / v, beside) <=
+                                       words_at_once(size, b->group / v, beside)
                                  : b->group * b->size % MEET == 0;
         if (meet) b->gap = b->vector;
     }
@@ -445,8 +542,9 @@ static int64_t room_for(const sn_schedule_flat *f, int64_t groups) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < f->n; i++) {
         const sn_schedule_flat_buf *b = &f->bufs[i];
-        if (b->takes) continue;
+        if (b->takes || (b->over && groups == 1)) continue;
         int64_t n = sn_mul_clamped(groups, b->count), gaps = b->lines ? b->count / b->group : groups;
+        if (b->moved && !b->lines) n = sn_add_clamped(n, 2 * (int64_t)b->vector);
         bytes = sn_add_clamped(bytes, sn_mul_clamped(sn_add_clamped(n, sn_mul_clamped(gaps, b->gap)), b->size));
     }
     return bytes;
@@ -469,6 +567,7 @@ static void find_in_order(sn_schedule_flat *out, look *l) {
         if (!has_pieces(&f) && !are_moved(&f, l->sh)) continue;
         spread_rows(&f);
         share_places(&f, l);
+        share_pieces(&f, l);
         bool fits = !f.lines && sn_mul_clamped(f.bytes, f.unit) <= l->cx->target->shared_bytes / 2;
         if (fits || !out->n) *out = f;
         if (fits) return;
@@ -503,19 +602,37 @@ bool sn_schedule_flat_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
     return !sh->scans || (f.by_columns && sh->max_count <= SN_FLAT_ALONE);
 }
 
+/* Has a multiprocessor room for a few blocks of as few groups as there can be? Columns that one thread has in its registers anyway take more of
+ * them. */
+static bool has_blocks(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
+    int64_t room = sn_add_clamped(room_for(f, f->unit), SN_SHARED_RESERVED);
+    int64_t blocks = SN_FLAT_ALONE_BLOCKS * (sh->one_thread ? SN_FLAT_ALONE_TINY : 1);
+    return sn_mul_clamped(room, blocks) <= cx->target->shared_bytes + SN_SHARED_SYSTEM;
+}
+
+/* Has a block one group, which is stored where it was read, or begins anywhere? */
+static bool is_single(const sn_schedule_flat *f) {
+    bool single = false;
+    for (uint32_t i = 0; i < f->n; i++) single |= !f->bufs[i].lines && (f->bufs[i].over || f->bufs[i].moved);
+    return single && f->unit == 1;
+}
+
 /* Do accesses as they are leave most of a line, or of a thread's 16 bytes, unused? Rows that are longer do well by
  * themselves, and so do lines alone; pieces beside lines do not, whatever the kernel begins with. */
 static bool pays(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     if (sh->max_count < 2 || sn_mul_clamped(f->bytes, f->groups) < SN_FLAT_SMALL) return false;
     if (f->lines) return f->along >= SN_FEWEST_COLUMNS;
-    if (f->piece < SN_WIDE_ENOUGH) return false;
+    if (f->piece < SN_WIDE_ENOUGH || (is_single(f) && !has_blocks(cx, sh, f))) return false;
     if (f->turns) return true;
     bool narrow = sn_pow2_divisor(f->run) < SN_WIDE_ENOUGH && f->groups >= SN_SPLIT_ENOUGH * cx->target->units;
     narrow &= f->words || is_alone(sh, f); /* single halves of shared memory take as long as those of memory */
-    int64_t most = narrow ? SN_FLAT_ODD_COLUMNS : 2 * SN_LINE;
-    bool plain = sh->n_nests == 1 && !f->words && !narrow; /* whose lanes have vectors of columns in class outer */
-    if (f->inner > 1) return f->run < SN_LINE || (f->run % cx->target->vector_bytes && f->run < most && !plain);
+    bool again = sh->n_nests > 1, any = again && has_blocks(cx, sh, f);
+    int64_t most = !narrow ? 2 * SN_LINE : any ? INT64_MAX : SN_FLAT_ODD_COLUMNS;
+    bool plain = !again && !f->words && !narrow; /* whose lanes have vectors of columns in class outer */
+    int64_t least = plain && is_single(f) ? SN_SECTOR : SN_LINE;
+    if (f->inner > 1) return f->run < least || (f->run % cx->target->vector_bytes && f->run < most && !plain);
     bool odd = f->run % cx->target->vector_bytes != 0;
+    if (sn_schedule_few_vectors(cx, sh)) return false; /* a thread of class inner has each */
     if (!odd && f->vector == 1 && !is_alone(sh, f) && f->run % SN_LINE == 0)
         return false; /* eight threads have 16 bytes each */
     return f->run < (odd ? SN_FLAT_ODD_ROW : SN_FLAT_ROW);
@@ -583,11 +700,11 @@ static int64_t words_of_bank(const sn_schedule_flat *f, uint32_t x) {
 }
 
 /* Cycles that a warp takes for weights of a row: some for each load, which registers spare all rows of a thread but the first where weights are
- * few (flat_bind.c). */
+ * few (flat_bind.c); else the load once more, since it waits for those of shared memory. */
 static int64_t cycles_of_weights(const sn_schedule_flat *f, int64_t steps, int64_t rows) {
-    enum { EACH = 3 }; /* where it lies, the load, a conversion */
+    enum { EACH = 3, AGAIN = 4 }; /* where it lies, the load, a conversion */
     int64_t loads = steps * f->weights;
-    return loads * SN_WORD <= SN_KEPT_BYTES ? sn_ceil_div(EACH * loads, rows) : EACH * loads;
+    return loads * SN_WORD <= SN_KEPT_BYTES ? sn_ceil_div(EACH * loads, rows) : AGAIN * loads;
 }
 
 /* Threads of a row of about FLAT_STEPS elements each; more, if those of fewer rows meet in fewer banks, or keep weights, and that takes less. What
@@ -595,9 +712,13 @@ static int64_t cycles_of_weights(const sn_schedule_flat *f, int64_t steps, int64
 static uint32_t threads_of_row(const sn_schedule_shape *sh, const sn_schedule_flat *f, uint32_t rows) {
     if (f->direct) return sn_least(sn_pow2_ceil(sh->max_count), SN_WARP);
     uint32_t x = sn_pow2_ceil(sn_ceil_div(sh->max_count, (int64_t)f->vector * SN_FLAT_STEPS)), best;
-    x = best = x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
+    best = x < SN_LEAST_THREADS ? SN_LEAST_THREADS : sn_least(x, SN_WARP);
+    x = f->vector > 1 ? best : sn_least(x < 2 ? 2 : x, SN_WARP);
     int64_t least = INT64_MAX;
+    bool wide = false; /* elements of f64 take twice as many accesses, and much to compute */
+    for (uint32_t i = 0; i < f->n; i++) wide |= f->bufs[i].size > SN_WORD;
     for (; x <= SN_WARP && f->vector == 1; x *= 2) {
+        if (x < SN_LEAST_THREADS && (wide || rows * x < SN_FLAT_THREADS / 2)) continue; /* a block would have few */
         int64_t steps = sn_ceil_div(sh->max_count, x), exchange = SN_FLAT_EXCHANGE;
         for (uint32_t with = 1; with < x; with *= 2) exchange += SN_FLAT_EXCHANGE;
         int64_t weights = cycles_of_weights(f, steps, sn_ceil_div((int64_t)rows * x, SN_FLAT_THREADS));
@@ -615,18 +736,55 @@ static uint32_t rows_at_a_time(int64_t rows, int64_t each) {
     return (uint32_t)(rows / turns);
 }
 
-/* Threads that share columns: as many more as shared memory leaves a multiprocessor without, whose few blocks are large. */
-static uint32_t threads_of_columns(const sn_pass_ctx *cx, const sn_schedule_flat *f, uint32_t rows) {
+/* Threads that have columns, alone or together: as many more as shared memory leaves a multiprocessor without, whose few blocks are large. */
+static uint32_t threads_of_columns(const sn_pass_ctx *cx, const sn_schedule_flat *f, uint32_t rows, bool alone) {
+    int64_t threads = alone ? SN_FLAT_THREADS / 2 : SN_FLAT_THREADS,
+            enough = alone ? SN_IDLE_THREADS : SN_COLUMN_RESIDENT;
     int64_t bytes = room_for(f, rows / f->inner) + SN_SHARED_RESERVED;
-    int64_t blocks = (cx->target->shared_bytes + SN_SHARED_SYSTEM) / bytes, threads = SN_FLAT_THREADS;
-    while (threads * 2 <= cx->target->max_threads && blocks * threads * 2 <= SN_COLUMN_RESIDENT) threads *= 2;
+    int64_t blocks = (cx->target->shared_bytes + SN_SHARED_SYSTEM) / bytes;
+    while (threads * 2 <= cx->target->max_threads && blocks * threads * 2 <= enough) threads *= 2;
     return (uint32_t)threads;
 }
 
 /* Threads of rows that one thread does: all turns alike, where that can be. */
-static uint32_t threads_alone(uint32_t rows) {
-    uint32_t turns = (uint32_t)sn_ceil_div(rows, SN_FLAT_THREADS / 2);
-    return rows % turns ? SN_FLAT_THREADS / 2 : rows / turns;
+static uint32_t threads_alone(uint32_t rows, uint32_t most) {
+    uint32_t turns = (uint32_t)sn_ceil_div(rows, most);
+    return rows % turns ? most : rows / turns;
+}
+
+/* Words of a bank that a warp wants at once, of which `beside` threads have columns, the next ones those of the next row. */
+static int64_t words_of_columns(const sn_schedule_flat *f, const sn_schedule_flat_buf *b, int64_t lanes,
+                                int64_t beside) {
+    enum { BANKS = 32 };
+    int64_t most = 1, n[BANKS] = {0}, last[BANKS] = {0}, each = f->inner / lanes;
+    for (int64_t t = 0; t < SN_WARP; t++) {
+        int64_t column = t % beside, at = column / each * (b->group + b->gap) + column % each * lanes;
+        int64_t word = (at + t / beside * f->inner) * b->size / SN_WORD, bank = word % BANKS;
+        if (n[bank] && last[bank] == word) continue;
+        last[bank] = word;
+        if (++n[bank] > most) most = n[bank];
+    }
+    return most;
+}
+
+/* Words of a bank that a warp wants at once of any piece. */
+static int64_t most_words_of_columns(const sn_schedule_flat *f, int64_t lanes, int64_t beside) {
+    int64_t most = 1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        int64_t n = words_of_columns(f, &f->bufs[i], lanes, beside);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* Columns of a block that threads have at a time, where several share each: fewer, by more threads, if those of other groups lie in the same banks
+ * and half as many words meet in one then. */
+static int64_t columns_together(const sn_schedule_flat *f, int64_t columns, int64_t lanes) {
+    int64_t all = most_words_of_columns(f, lanes, columns);
+    if (f->lines || f->inner < 2 || all < SN_FLAT_MEET) return columns;
+    for (int64_t beside = columns; beside % 2 == 0 && beside / 2 >= f->inner / lanes; beside /= 2)
+        if (2 * most_words_of_columns(f, lanes, beside / 2) <= all) return beside / 2;
+    return columns;
 }
 
 static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f,
@@ -636,35 +794,46 @@ static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
         return;
     }
-    if (!sc->block_x) sc->block_x = is_alone(sh, f) ? threads_alone(sc->tile_m) : sc->tile_m;
+    uint32_t each = sn_schedule_flat_lanes(f, sc), columns = sc->tile_m / each;
+    bool alone = is_alone(sh, f);
+    uint32_t most = threads_of_columns(cx, f, sc->tile_m, alone);
+    if (!sc->block_x) sc->block_x = alone ? threads_alone(columns, most) : (uint32_t)columns_together(f, columns, each);
     if (sc->block_y) return;
     sc->block_y = 1;
-    uint32_t most = threads_of_columns(cx, f, sc->tile_m);
-    while (!is_alone(sh, f) && sc->block_x * sc->block_y * 2 <= most && sc->block_y * SN_LEAST_THREADS <= sh->max_count)
+    while (!alone && sc->block_x * sc->block_y * 2 <= most && sc->block_y * SN_LEAST_THREADS <= sh->max_count)
         sc->block_y *= 2;
 }
 
 /* Rows of a block. Those that one thread does are whole turns of all threads; the threads that share a column meet at
  * barriers, so that all columns are done at a time. */
 static uint32_t choose_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
-    int64_t groups = choose_groups(cx, f), turn = SN_FLAT_THREADS / 2;
+    int64_t groups = choose_groups(cx, f), turn = SN_FLAT_THREADS / 2 * f->lanes;
     if (is_alone(sh, f)) {
         if (turn % (f->unit * f->inner) == 0 && groups * f->inner > turn)
             groups = groups * f->inner / turn * turn / f->inner;
     } else if (f->by_columns) {
-        while (groups > f->unit && groups * f->inner > SN_FLAT_THREADS) groups = groups / 2 / f->unit * f->unit;
+        while (groups > f->unit && groups * f->inner > SN_FLAT_THREADS * f->lanes)
+            groups = groups / 2 / f->unit * f->unit;
     }
     int64_t rows = sn_mul_clamped(groups < f->unit ? f->unit : groups, f->inner);
     return rows < UINT32_MAX ? (uint32_t)rows : UINT32_MAX;
 }
 
+/* Elements that lie side by side and are one thread's, at most: of a row, or of neighbouring columns. */
+static uint32_t most_beside(const sn_schedule_flat *f) { return f->lanes > 1 ? f->lanes : f->vector; }
+
+/* Rows that are done at a time. */
+static int64_t rows_together(const sn_schedule_flat *f, const sn_sched *sc) {
+    return f->by_columns ? (int64_t)sc->block_x * sn_schedule_flat_lanes(f, sc) : sc->block_y;
+}
+
 static void choose(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f, sn_sched *sc) {
     sc->cls = SN_SCHED_FLAT;
-    if (!sc->vector) sc->vector = f->vector;
     if (!sc->tile_m) sc->tile_m = choose_block(cx, sh, f);
+    if (!sc->vector) sc->vector = !sc->block_x || sc->tile_m % (sc->block_x * f->lanes) == 0 ? most_beside(f) : 1;
     choose_threads(cx, sh, f, sc);
     int64_t share = f->by_columns ? sc->block_y : sc->block_x;
-    int64_t steps = sn_ceil_div(sh->max_count, share * sc->vector);
+    int64_t steps = sn_ceil_div(sh->max_count, share * (f->lanes > 1 ? 1 : sc->vector));
     /* Written out, only the last step has tests; rows of one thread are so in parts. */
     bool parts = share == 1 && steps > SN_FLAT_STEPS;
     if (!sc->unroll && parts) sc->unroll = (uint32_t)sn_ceil_div(steps, sn_ceil_div(steps, SN_FLAT_STEPS));
@@ -676,7 +845,7 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
     const char *name = sn_kern_get(cx->m, k)->name;
     sn_env *env = cx->m->env;
     int64_t unit = f->unit * f->inner, room = cx->target->shared_bytes - SN_SHARED_SLOTS;
-    int64_t at_a_time = f->by_columns ? sc->block_x : sc->block_y;
+    int64_t at_a_time = rows_together(f, sc);
     if (sc->tile_m % unit)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: %u rows of the schedule's tile_m are no multiple of %lld",
                        name, sc->tile_m, (long long)unit);
@@ -693,16 +862,16 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
                        name, sc->tile_m, (long long)at_a_time);
     if (sh->scans && (!f->by_columns || sc->block_y > 1))
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the steps of a scan have one thread", name);
-    if (sc->vector > f->vector || f->vector % sc->vector)
+    if (most_beside(f) % sc->vector)
         return sn_fail(env, SN_ERROR_ARGUMENT, "kernel %s: the schedule's vector=%u does not divide %u", name,
-                       sc->vector, f->vector);
+                       sc->vector, most_beside(f));
     return SN_OK;
 }
 
 /* Is it complete, and would it pass the check? Of headers that nobody pinned. */
 static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const sn_sched *sc) {
     int64_t room = room_of(cx);
-    uint32_t at_a_time = f->by_columns ? sc->block_x : sc->block_y, share = f->by_columns ? sc->block_y : sc->block_x;
+    int64_t at_a_time = rows_together(f, sc), share = f->by_columns ? sc->block_y : sc->block_x;
     if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
         return false;
     return room_for(f, sc->tile_m / f->inner) <= room && (share == 1 || sc->tile_m % at_a_time == 0);

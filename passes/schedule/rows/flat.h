@@ -22,9 +22,11 @@ typedef struct sn_schedule_flat_buf {
     uint32_t n_axes;
     uint32_t size;   /* bytes of an element */
     uint32_t vector; /* elements of 16 bytes, or fewer where pieces or lines are not aligned */
-    bool moved;      /* lines that begin inside of vectors come with all of these, one more than their elements fill */
+    bool
+        moved; /* what begins inside of vectors comes with all of these: lines, one more than their elements fill, or a block's piece */
     uint32_t
         takes; /* lines that are stored: 1 + number of those that are read, whose places theirs are; 0: they have their own */
+    uint32_t over; /* a piece that is stored: the same, where a block has one group */
     uint32_t
         gap; /* elements of shared memory between two groups of a piece, or two lines, so that lanes do not meet in a bank */
 } sn_schedule_flat_buf;
@@ -48,6 +50,7 @@ typedef struct sn_schedule_flat {
     uint32_t unit;    /* groups that a block has a multiple of, so that its pieces are aligned */
     int64_t run;      /* bytes that lie one behind the other where one step of the reduction finds them */
     uint32_t vector;  /* elements of a row that lie side by side in an aligned piece, of all buffers */
+    uint32_t lanes;   /* columns that lie side by side in a word of all pieces, and are one thread's */
     bool by_columns;  /* rows stand along block.x, what threads share of a row along block.y; else the other way */
     uint32_t weights; /* loads of an element of a row that are alike in all groups */
 } sn_schedule_flat;
@@ -56,6 +59,8 @@ void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, co
 /* Does what is stored stand where what was loaded stood, once nobody reads that? */
 bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const sn_schedule_shape *sh, uint32_t in,
                                   uint32_t out);
+/* Columns that a thread has side by side; 1 where its vectors are of a row. */
+uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc);
 /* Does the buffer pass through shared memory, and which is it? */
 bool sn_schedule_is_flat(const sn_schedule_flat *f, sn_buf b, uint32_t *which);
 

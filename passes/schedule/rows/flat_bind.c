@@ -48,13 +48,16 @@ static int64_t of_line(const flat *f, const sn_schedule_flat_buf *b) {
 
 /* Elements of a block in a buffer; what they take of shared memory; vectors that they are. */
 static int64_t piece(const flat *f, uint32_t i) { return f->groups * f->f.bufs[i].count; }
-static int64_t room(const flat *f, uint32_t i) {
-    const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    return b->lines ? lines_of(b) * pitch(f, b) : piece(f, i);
-}
 static int64_t vectors(const flat *f, uint32_t i) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
-    return b->lines ? lines_of(b) * of_line(f, b) : piece(f, i) / b->vector;
+    int64_t around =
+        b->moved ? 2 * ((int64_t)b->vector - 1) : 0; /* of a piece that begins and ends inside of vectors */
+    return b->lines ? lines_of(b) * of_line(f, b) : (piece(f, i) + around) / b->vector;
+}
+static int64_t room(const flat *f, uint32_t i) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    if (b->lines) return lines_of(b) * pitch(f, b);
+    return b->moved ? vectors(f, i) * b->vector : piece(f, i);
 }
 
 /* Groups times what one has, up to the last element that is touched. Where loads have masks the buffer may end before. */
@@ -166,6 +169,55 @@ static void store_single(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
     copy_element(f, into, i, sn_ix_add(m, from, at), place_in_line(f, i, line, sn_ix_add(m, lead, e)), (sn_val){0});
 }
 
+/* Where the block's piece begins, and how far behind the start of a vector. */
+static sn_ix start_of_piece(flat *f, uint32_t i) { return sn_ix_fma(f->m, piece(f, i), f->g, start_of(f, i)); }
+static sn_ix lead_of_piece(flat *f, uint32_t i) { return sn_ix_modc(f->m, start_of_piece(f, i), f->f.bufs[i].vector); }
+
+/* Vector p of those around the block's piece, as far as the buffer goes. */
+static void copy_around_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", b->vector, SN_AXIS_VECTOR);
+    sn_ix place = sn_ix_fma(m, b->vector, p, lane), size = sn_buf_get(m, b->buf)->size;
+    sn_ix from = sn_ix_fma(m, b->vector, sn_ix_divc(m, start_of_piece(f, i), b->vector), place);
+    bool inside = sn_ix_range(m, from).hi < sn_ix_value(m, size);
+    copy_element(f, into, i, from, place, inside ? (sn_val){0} : sn_put_in(m, sn_at_end(f->k, into), from, size));
+}
+
+/* Vector p of those that such a piece has whole. */
+static void store_whole_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    int64_t v = f->f.bufs[i].vector;
+    sn_ix start = start_of_piece(f, i), lead = lead_of_piece(f, i);
+    sn_ix q = sn_ix_add(m, p, sn_ix_divc(m, sn_ix_addc(m, lead, v - 1), v));
+    into = sn_put_if(m, sn_at_end(f->k, into), q, sn_ix_divc(m, sn_ix_addc(m, lead, piece(f, i)), v));
+    sn_ix lane = sn_open_loop_in(m, f->k, &into, "v", v, SN_AXIS_VECTOR), place = sn_ix_fma(m, v, q, lane);
+    copy_element(f, into, i, sn_ix_fma(m, v, sn_ix_divc(m, start, v), place), place, (sn_val){0});
+}
+
+/* Element p of what is left at its begin, number p - V of what is left at its end; fewer than a vector each. */
+static void store_ends_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    int64_t v = f->f.bufs[i].vector;
+    sn_ix start = start_of_piece(f, i), lead = lead_of_piece(f, i), end = sn_ix_addc(m, lead, piece(f, i));
+    sn_ix first = sn_ix_scale(m, sn_ix_divc(m, start, v), v), of_end = sn_ix_addc(m, p, -v);
+    sn_stmt begins = sn_put_if(m, sn_at_end(f->k, into), sn_ix_addc(m, lead, -1), sn_ix_const(m, v));
+    begins = sn_put_if(m, sn_at_end(f->k, begins), sn_ix_add(m, lead, p), sn_ix_const(m, v));
+    sn_ix place = sn_ix_add(m, lead, p);
+    copy_element(f, begins, i, sn_ix_add(m, first, place), place, (sn_val){0});
+    sn_stmt ends = sn_put_if(m, sn_at_end(f->k, into), of_end, sn_ix_modc(m, end, v));
+    place = sn_ix_fma(m, v, sn_ix_divc(m, end, v), of_end);
+    copy_element(f, ends, i, sn_ix_add(m, first, place), place, (sn_val){0});
+}
+
+/* Element p of such a piece, of which the last block has less. */
+static void store_single_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p) {
+    sn_module *m = f->m;
+    sn_ix at = sn_ix_fma(m, piece(f, i), f->g, p);
+    into = sn_put_if(m, sn_at_end(f->k, into), at, sn_ix_const(m, touched(f, i)));
+    copy_element(f, into, i, sn_ix_add(m, start_of(f, i), at), sn_ix_add(m, lead_of_piece(f, i), p), (sn_val){0});
+}
+
 /* Vector p of the block's piece. */
 static void copy_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool masked) {
     sn_module *m = f->m;
@@ -193,9 +245,31 @@ static sn_ix open_turns(flat *f, sn_stmt *into, int64_t n, sn_ix thread) {
     return p;
 }
 
+/* A piece that begins anywhere. */
+static void put_moved_piece(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
+    const sn_schedule_flat_buf *b = &f->f.bufs[i];
+    sn_stmt ends = into;
+    if (!b->stored) {
+        sn_ix p = open_turns(f, &into, vectors(f, i), thread);
+        copy_around_piece(f, into, i, p);
+    } else if (masked) {
+        sn_ix p = open_turns(f, &into, piece(f, i), thread);
+        store_single_of_piece(f, into, i, p);
+    } else {
+        sn_ix p = open_turns(f, &into, piece(f, i) / b->vector, thread);
+        store_whole_of_piece(f, into, i, p);
+        p = open_turns(f, &ends, 2 * (int64_t)b->vector, thread);
+        store_ends_of_piece(f, ends, i, p);
+    }
+}
+
 static void put_copy(flat *f, sn_stmt into, uint32_t i, sn_ix thread, bool masked) {
     const sn_schedule_flat_buf *b = &f->f.bufs[i];
     sn_stmt ends = into;
+    if (b->moved && !b->lines) {
+        put_moved_piece(f, into, i, thread, masked);
+        return;
+    }
     int64_t lines = lines_of(b), wide = f->groups * b->group;
     if (b->moved && b->stored && masked) {
         sn_ix p = open_turns(f, &into, lines * wide, thread);
@@ -237,11 +311,14 @@ static void put_copies(flat *f, bool stored) {
 
 /* ---- the body ---- */
 
+/* Elements of a row that are read at once. */
+static int64_t of_row(const flat *f) { return f->f.lanes > 1 ? 1 : f->sc->vector; }
+
 static void bind_nest(flat *f, sn_schedule_nest *nest) {
     sn_level levels[4];
     uint32_t n = 0;
     const sn_sched *sc = f->sc;
-    int64_t share = f->f.by_columns ? sc->block_y : sc->block_x, v = sc->vector, step = share * v;
+    int64_t share = f->f.by_columns ? sc->block_y : sc->block_x, v = of_row(f), step = share * v;
     int64_t steps = sn_ceil_div(nest->count, step), unroll = sc->unroll < steps ? sc->unroll : steps;
     int64_t outer = unroll ? sn_ceil_div(steps, unroll) : 0;
     if (share > 1)
@@ -384,6 +461,7 @@ static sn_ix place_of(flat *f, uint32_t i, sn_ix e, const sn_chain *nest) {
     if (!b->lines) {
         for (uint32_t k = 0; k < f->f.prefix; k++) zeros[k] = sn_ix_const(m, 0);
         e = sn_ix_addc(m, sn_ix_subst(m, e, f->axes, zeros, f->f.prefix), -b->base);
+        if (b->moved) e = sn_ix_add(m, e, lead_of_piece(f, i));
         return sn_ix_fma(m, b->group + b->gap, f->group, e);
     }
     sn_ix line = sn_ix_const(m, 0), within = sn_ix_scale(m, f->group, b->group), from = start_of(f, i);
@@ -449,12 +527,13 @@ static int64_t rows_apart(const flat *f, const sn_stmt_vec *body) {
     return turns && f->f.inner == 1 && f->sc->block_y == 1 && direct * LITTLE <= bytes ? apart : 1;
 }
 
-/* `into` and the row and group of the block that stand there. */
+/* `into` and the row and group of the block that stand there; neighbouring columns of a thread are lanes. */
 static void open_rows(flat *f, sn_stmt *into, const sn_stmt_vec *body) {
     sn_module *m = f->m;
     const sn_sched *sc = f->sc;
     bool columns = f->f.by_columns;
-    int64_t at_a_time = columns ? sc->block_x : sc->block_y, turns = sn_ceil_div(sc->tile_m, at_a_time);
+    int64_t lanes = sn_schedule_flat_lanes(&f->f, sc), rows = sc->tile_m / lanes;
+    int64_t at_a_time = columns ? sc->block_x : sc->block_y, turns = sn_ceil_div(rows, at_a_time);
     sn_ix t = columns ? sn_open_loop_in(f->m, f->k, into, "x", at_a_time, SN_AXIS_BLOCK_X)
                       : sn_open_loop_in(f->m, f->k, into, "y", at_a_time, SN_AXIS_BLOCK_Y);
     int64_t apart = columns ? rows_apart(f, body) : 1;
@@ -465,9 +544,9 @@ static void open_rows(flat *f, sn_stmt *into, const sn_stmt_vec *body) {
     }
     f->row = sn_ix_fma(m, at_a_time, sn_open_loop_in(f->m, f->k, into, "r", turns, SN_AXIS_SEQ), t);
     if (turns > 1) f->turns = *into;
+    if (turns * at_a_time > rows) *into = sn_put_if(m, sn_at_end(f->k, *into), f->row, sn_ix_const(m, rows));
+    if (lanes > 1) f->row = sn_ix_fma(m, lanes, f->row, sn_open_loop_in(f->m, f->k, into, "v", lanes, SN_AXIS_VECTOR));
     f->group = sn_ix_divc(m, f->row, f->f.inner);
-    if (turns * at_a_time > sc->tile_m)
-        *into = sn_put_if(m, sn_at_end(f->k, *into), f->row, sn_ix_const(m, sc->tile_m));
 }
 
 /* What the outer axes are in that row. */
@@ -508,7 +587,7 @@ static void put_body(flat *f, const sn_stmt_vec *body, sn_schedule_shape *sh) {
 /* Do the threads of a row walk all of its nests without a test? Where one does not hold, a load reads what is another thread's. */
 static bool is_whole(const flat *f) {
     const sn_sched *sc = f->sc;
-    int64_t step = (int64_t)(f->f.by_columns ? sc->block_y : sc->block_x) * sc->vector;
+    int64_t step = (int64_t)(f->f.by_columns ? sc->block_y : sc->block_x) * of_row(f);
     for (uint32_t k = 0; k < f->sh->n_nests; k++) {
         int64_t count = f->sh->nests[k].count, steps = sn_ceil_div(count, step);
         int64_t unroll = sc->unroll < steps ? sc->unroll : steps;
@@ -522,9 +601,11 @@ static bool is_whole(const flat *f) {
 static uint32_t takes_room_of(const flat *f, uint32_t out) {
     const sn_schedule_flat_buf *b = &f->f.bufs[out];
     if (b->takes) return b->takes - 1;
+    if (b->over && f->groups == 1) return b->over - 1;
     for (uint32_t i = 0; i < f->f.n; i++) {
         const sn_schedule_flat_buf *a = &f->f.bufs[i];
-        bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap;
+        bool alike = a->stored != b->stored && a->group == b->group && a->count == b->count && a->gap == b->gap &&
+                     a->moved == b->moved;
         if (!alike || !b->stored || a->lines || b->lines || f->sh->scans || !is_whole(f)) continue;
         if (sn_buf_get(f->m, a->buf)->dtype != sn_buf_get(f->m, b->buf)->dtype ||
             !sn_schedule_flat_same_places(&f->f, f->m, f->sh, i, out))

@@ -29,7 +29,9 @@ bool sn_schedule_inner_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
 sn_status sn_schedule_inner_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                        const sn_sched *pinned) {
     sn_sched first = *pinned;
-    if (pinned->cls == SN_SCHED_NONE && (!sh->max_count || sh->one_thread || sh->by_columns)) return SN_OK;
+    if (pinned->cls == SN_SCHED_NONE &&
+        (!sh->max_count || (sh->one_thread && !sn_schedule_few_vectors(cx, sh)) || sh->by_columns))
+        return SN_OK;
     SN_TRY(sn_schedule_complete_row(&first, cx, k, sh));
     sn_schedule_propose(out, cx, &first);
     uint32_t x[] = {first.block_x * 2, first.block_x / 2};

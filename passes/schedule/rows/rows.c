@@ -161,6 +161,41 @@ static rows look_at_rows(sn_module *m, const sn_schedule_shape *sh) {
 
 /* ---- figures ---- */
 
+/* Vectors of `vector` elements of `size` bytes that lie one behind the other, in accesses of a row or to what all rows have in common. */
+static bool is_of_vectors(sn_module *m, const sn_schedule_shape *sh, const sn_schedule_nest *nest, uint32_t size,
+                          uint32_t vector) {
+    sn_stmt end = sn_stmt_walk_skip(m, nest->top);
+    for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, s);
+        int64_t c;
+        if (!sn_is_access(r)) continue;
+        if (r->has_mask || sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype) != size || sn_ix_uses_vals(m, r->ix))
+            return false;
+        if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, nest->top), &c) || c != 1) return false;
+        for (uint32_t k = 0; k < sh->outer.n; k++)
+            if (!sn_ix_coef(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]), &c) || c % vector) return false;
+    }
+    return true;
+}
+
+bool sn_schedule_few_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    sn_module *m = cx->m;
+    uint32_t size = sh->n_nests ? sh->nests[0].least_inner : 0, v = size ? SN_LEAST_WIDE / size : 1;
+    int64_t n = sh->max_count / v;
+    bool few = cx->target->is_gpu && size > 1 && v > 1 && sn_widest(cx, size) >= v && sh->max_count % v == 0 && n > 1 &&
+               n <= SN_LEAST_THREADS && (n & (n - 1)) == 0 && !sh->scans && !sh->mixed && !sh->team && !sh->windows &&
+               !sh->lanes_are_rows;
+    bool along = false; /* something is stored along them */
+    for (uint32_t i = 0; i < sh->n_nests && few; i++) {
+        const sn_schedule_nest *nest = &sh->nests[i];
+        const sn_stmt_rec *r = sn_stmt_get(m, nest->top);
+        along |= r->op != SN_LOP_REDUCE;
+        few = nest->chain.n == 1 && !nest->waits && nest->count == sh->max_count &&
+              is_of_vectors(m, sh, nest, size, v) && !(r->op == SN_LOP_REDUCE && carries(r, SN_SECOND_POSITION));
+    }
+    return few && (along || n < SN_LEAST_THREADS);
+}
+
 /* Four vectors a thread (eight when they are single elements, three times as many halves; two of a short row's eight)
  * fill the pipes; more threads for a row only add exchange. */
 static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool once, bool kept) {
@@ -267,19 +302,38 @@ static bool few_rows(const sn_target *t, const rows *ro, uint32_t blocks) {
            ro->sh->max_count >= 2 * SN_CLUSTER_PART * (int64_t)blocks;
 }
 
+/* Blocks of a multiprocessor that have room for their parts of a row which so many blocks share. */
+static int64_t blocks_of_part(const sn_target *t, int64_t bytes, uint32_t cluster) {
+    return (t->shared_bytes + SN_SHARED_SYSTEM) / (bytes / cluster + SN_SHARED_RESERVED);
+}
+
+/* Clusters of Hopper may be twice as large as those that any processor has: where so many blocks of them have room on a multiprocessor, and fewer than
+ * four of the others, some load or store while others reduce. */
+static bool is_for_wide(const sn_target *t, const rows *ro, int64_t bytes, int64_t least) {
+    enum { HOPPER = 90 };
+    int64_t blocks = blocks_of_part(t, bytes, t->cluster);
+    if (t->sm != HOPPER || blocks >= SN_WIDE_BLOCKS || few_rows(t, ro, t->cluster)) return false;
+    if (ro->weights && ro->exchanges > 1 && blocks < SN_WIDE_WEIGHTS) return false;
+    if (ro->exp && ro->widest > SN_WORD) return false; /* which take longer than what waits */
+    return blocks_of_part(t, bytes, SN_WIDE_CLUSTER) >= least;
+}
+
 /* A row that does not fit in the registers of a block stays in shared memory, of a cluster where one block has too
  * little. Small blocks in large clusters: the more of them a multiprocessor has, the more of them load or store while
- * others reduce. *at_once: rows that are done together; false: there is no room. */
-static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro, sn_sched *sc) {
+ * others reduce. *at_once: rows that are done together; false: there is no room. wide_blocks: that there have to be of a wide cluster. */
+static bool keep_in_cluster(int64_t *at_once, const sn_target *t, const rows *ro, int64_t wide_blocks, sn_sched *sc) {
     int64_t all = t->shared_bytes + SN_SHARED_SYSTEM, bytes = ro->kept * ro->sh->max_count;
     uint32_t cluster = sn_sched_cluster(sc);
     while (!sc->cluster && sc->block_y <= 1 && cluster < t->cluster && /* the blocks of a cluster share one row */
            (bytes / cluster > all / SN_SHARED_BLOCKS - SN_SHARED_RESERVED || few_rows(t, ro, cluster)))
         cluster *= 2;
+    bool wide = !sc->cluster && cluster == t->cluster && is_for_wide(t, ro, bytes, wide_blocks);
+    if (wide) cluster = SN_WIDE_CLUSTER;
     if (bytes > (int64_t)(t->shared_bytes - SN_SHARED_RESERVED) * cluster) return false;
     if (cluster > 1) sc->cluster = cluster;
     sc->shared = true;
-    uint32_t blocks = (uint32_t)(all / (bytes / cluster + SN_SHARED_RESERVED));
+    uint32_t blocks = (uint32_t)blocks_of_part(t, bytes, cluster);
+    if (wide && ro->sh->ops > SN_FEW_OPS) blocks = SN_WIDE_BLOCKS; /* of whole 256 threads */
     choose_steps(t, ro, threads_beside(ro, sc, blocks), sc);
     if (!sc->block_y) sc->block_y = 1;
     uint32_t resident = sn_least(t->unit_threads, ro->sh->ops <= SN_FEW_OPS
@@ -331,12 +385,13 @@ static bool keep_in_team(double *cycles, const sn_target *t, const rows *ro, con
     return sn_schedule_choose_team(cycles, t, &of, sc);
 }
 
+/* ... and a wide cluster of four blocks, rather than a team of many turns. */
 static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
     sn_sched team = *sc, cluster = *sc;
     double of_team;
     int64_t at_once = 1;
     if (!ro->kept || !t->is_gpu) return;
-    bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, &cluster);
+    bool has_cluster = !sc->teams && keep_in_cluster(&at_once, t, ro, SN_WIDE_BLOCKS + 1, &cluster);
     bool has_team = keep_in_team(&of_team, t, ro, has_cluster ? &cluster : NULL, &team);
     if (has_cluster && has_team) {
         sn_team_rows of = team_of(ro, sc);
@@ -345,7 +400,11 @@ static void keep_in_shared(const sn_target *t, const rows *ro, sn_sched *sc) {
             sn_schedule_count_clusters(t, &of, at_once < 1 ? 1 : at_once, cluster.min_blocks ? cluster.min_blocks : 1);
         has_team = of_team * SN_TEAM_BETTER < of_cluster * 100;
     }
-    if (has_team) *sc = team;
+    sn_sched wide = *sc;
+    if (has_team && !sc->teams && keep_in_cluster(&at_once, t, ro, SN_WIDE_BLOCKS, &wide) &&
+        wide.cluster == SN_WIDE_CLUSTER && ro->sh->rows >= SN_WIDE_TURNS * at_once)
+        *sc = wide;
+    else if (has_team) *sc = team;
     else if (has_cluster) *sc = cluster;
 }
 
@@ -485,7 +544,9 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!t->is_gpu && !width && has_lanes_apart(cx->m, ro->sh)) width = SN_WORD;
-    if (!sc->vector) sc->vector = row_vector(cx, ro, width);
+    bool few =
+        !sc->block_x && sn_schedule_few_vectors(cx, ro->sh) && (!sc->vector || sc->vector * ro->bytes == SN_LEAST_WIDE);
+    if (!sc->vector) sc->vector = few ? SN_LEAST_WIDE / ro->bytes : row_vector(cx, ro, width);
     if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
         (ro->online || (ro->once && (in_few_turns(t, ro) || ro->positions || is_of_bytes(ro, sc))))) {
         choose_once(t, ro, sc);
@@ -497,6 +558,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     if (!sc->block_x && !t->is_gpu) sc->block_x = 1;
     if (!sc->block_x) {
         sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once, ro->kept && !ro->stores);
+        if (few) sc->block_x = (uint32_t)(ro->sh->max_count / sc->vector);
         while (sc->block_x < threads) {
             uint32_t n = vectors_per_thread(ro, sc);
             bool too_long = n * sc->vector > most_each(ro);
@@ -517,6 +579,7 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
         while (!alone && ro->once && sc->block_x * sc->block_y < SN_SHORT_ROWS_THREADS &&
                2 * ro->sh->max_count * ro->bytes * sc->block_y <= SN_ALONE_BYTES)
             sc->block_y *= 2;
+        if (few) sc->block_y = (ro->stores ? SN_ELEMENT_THREADS : SN_SHORT_ROWS_THREADS) / sc->block_x;
         while (sc->block_y > 1 && ro->sh->rows < (int64_t)sc->block_y * t->units) sc->block_y /= 2;
     }
     uint32_t n = vectors_per_thread(ro, sc);

@@ -43,6 +43,9 @@ sn_status sn_schedule_complete_row(sn_sched *sched, sn_pass_ctx *cx, sn_kern k, 
  * these (rows.c). */
 uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedule_shape *sh);
 
+/* Are rows two, four or (if something is stored along them) eight vectors of elements of one size, of which a thread has one each? */
+bool sn_schedule_few_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh);
+
 /* ---- binding ---- */
 
 /* Rows that do not start at multiples of `vector`: by how many elements they start after one, an ix over the outer axes
