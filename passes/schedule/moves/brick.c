@@ -374,7 +374,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
         idle *= parts * (double)b->sides[p] / (double)b->extents[p];
     }
     double row = more > 0 ? stored / (double)b->sides[last] * (double)b->extents[last] : stored;
-    if (more > 0) cost += more / (double)b->sides[last] / 2;
+    if (more > 0) cost += (double)sn_schedule_brick_more(b) * b->least / stored / 2;
     if (!sn_schedule_brick_begins_sectors(b)) cost += SN_BRICK_SPLIT / row / (more > 0 ? 4 : 2);
     cost += SN_BRICK_PAGE / loaded + SN_BRICK_PAGE_STORED / stored + (idle - 1) / 4;
     double together = (double)cx->target->shared_bytes / (double)(shared_bytes(cx->m, b) + SN_SHARED_SYSTEM);
@@ -514,6 +514,28 @@ int64_t sn_schedule_brick_reach(const sn_schedule_brick *b) {
     return unit - alike;
 }
 
+/* Has each run of the loads one element of a run of the stores? Then so many more runs are beyond a brick as elements, whatever the loop is at
+ * whose end it is cut. */
+static bool has_elements_beyond(const sn_schedule_brick *b) {
+    int64_t stored = sn_schedule_brick_run(b, &b->stored);
+    for (uint32_t i = 0; i < b->n_staged; i++) {
+        int64_t loaded = sn_schedule_brick_run(b, &b->loads[i]), run = 1;
+        for (uint32_t k = 0; run < loaded; k++) {
+            uint32_t p = b->loads[i].at[k];
+            run *= b->sides[p];
+            for (int64_t j = 0, inner = 1; inner < stored; inner *= b->sides[b->stored.at[j++]])
+                if (b->stored.at[j] == p) return false;
+        }
+    }
+    return true;
+}
+
+int64_t sn_schedule_brick_more(const sn_schedule_brick *b) {
+    uint32_t last;
+    int64_t more = sn_schedule_brick_beyond(&last, b), run = sn_schedule_brick_run(b, &b->stored);
+    return has_elements_beyond(b) ? sn_schedule_brick_reach(b) : more * run / b->sides[last];
+}
+
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b) {
     int64_t inner = 1;
     *last = 0;
@@ -521,9 +543,10 @@ int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b) {
     for (uint32_t k = 0; k < b->stored.n; k++) {
         uint32_t p = *last = b->stored.at[k];
         if (b->sides[p] < b->extents[p]) {
-            int64_t more = sn_ceil_div(sn_schedule_brick_reach(b), inner);
-            bool pays = more * SN_BRICK_BEYOND <= b->sides[p] && more * inner * b->least <= SN_BRICK_SPLIT;
-            return pays && b->sides[p] + more < b->extents[p] ? more : 0;
+            int64_t reach = sn_schedule_brick_reach(b), more = sn_ceil_div(reach, inner);
+            int64_t beyond = has_elements_beyond(b) ? reach : more * inner;
+            bool pays = beyond * SN_BRICK_BEYOND <= b->sides[p] * inner && beyond * b->least <= SN_BRICK_SPLIT;
+            return pays && b->sides[p] > 1 && b->sides[p] + more < b->extents[p] ? more : 0;
         }
         inner *= b->extents[p];
     }

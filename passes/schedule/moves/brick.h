@@ -54,6 +54,8 @@ int64_t sn_schedule_brick_run(const sn_schedule_brick *b, const sn_schedule_walk
 /* Where runs of the stores begin inside of sectors, a brick stores those from the first sector that begins in it to the first that begins in
  * the next one: it has so many more iterations of the loop *last, at whose end its runs are cut. 0: none. */
 int64_t sn_schedule_brick_beyond(uint32_t *last, const sn_schedule_brick *b);
+/* ... or of the elements of these runs that come to shared memory with a brick's own, where there are any. */
+int64_t sn_schedule_brick_more(const sn_schedule_brick *b);
 /* ... of which the first sector of a run begins so many elements behind it at most. */
 int64_t sn_schedule_brick_reach(const sn_schedule_brick *b);
 /* Loops in the order in which bricks follow each other, the fastest last: as the loops do, or along what a load finds in order first, where

@@ -10,7 +10,7 @@
  *
  * brick_layout.c says how shared memory is laid out. Where a run of the stores does not begin with a sector, its pieces are counted from the
  * first one that does, and what is in front of that comes last. Runs of bytes or halves are stored by words, wherever they begin (put_words), and
- * what is in none of their words afterwards (put_left). Copies of runs that begin anywhere may reach over the end of the storage: those of bricks
+ * what is in none of their words afterwards (put_left); so are those of many loops that words begin anyway, row by row (put_between) or in parts. Copies of runs that begin anywhere may reach over the end of the storage: those of bricks
  * inside do not, where others have iterations behind them, and are known not to (find_origins); in other bricks a copy has as many bytes as there
  * are. Where loads go back, the elements of such a piece are tested one by one (put_last).
  *
@@ -379,19 +379,20 @@ static void put_head(brick *b, const sn_stmt_vec *body, bool masked) {
 /* ---- runs of words ---- */
 
 /* A run of the stores, whose words begin where they do in memory. There are n or one less of them, and elements of no word at both ends. Runs
- * that begin alike follow each other in a thread: every v-th along the loop `stepped`, all along others whose strides are whole words, and parts
+ * that begin alike follow each other in a thread: every v-th along the loops `stepped`, all along others whose strides are whole words, and parts
  * of a long run. What is left of the loops that count runs is around that. */
 typedef struct words {
     uint32_t run[SN_MAX_CHAIN], n_run, runs[SN_MAX_CHAIN], n_runs; /* loops */
     uint32_t alike[SN_MAX_CHAIN], n_alike, around[SN_MAX_CHAIN], n_around;
-    uint32_t stepped; /* b.n: none */
+    uint32_t stepped[SN_MAX_CHAIN], n_stepped;
+    int64_t side; /* iterations of all of these */
     int64_t length, count, n;
     int64_t part, parts;       /* iterations of the last loop that a run has; runs that this loop is cut into */
     sn_ix start, before, less; /* the first element's offset; elements in front of the first word; 1: n - 1 words */
 } words;
 
 static words split_words(const brick *b) {
-    words w = {.length = sn_schedule_brick_run(&b->b, &b->b.stored), .stepped = b->b.n, .parts = 1};
+    words w = {.length = sn_schedule_brick_run(&b->b, &b->b.stored), .parts = 1, .side = 1};
     w.count = sn_schedule_brick_elements(&b->b) / w.length;
     w.n = w.length / b->v;
     split_loops(b, w.run, &w.n_run, w.runs, &w.n_runs);
@@ -399,10 +400,10 @@ static words split_words(const brick *b) {
     for (uint32_t k = 0; k < w.n_runs; k++) {
         uint32_t p = w.runs[k];
         if (b->b.stored.strides[p] % b->v == 0) w.alike[w.n_alike++] = p;
-        else if (w.stepped == b->b.n || b->b.sides[p] > b->b.sides[w.stepped]) w.stepped = p;
+        else if (!w.n_stepped || b->b.sides[p] > w.side) w.n_stepped = 1, w.stepped[0] = p, w.side = b->b.sides[p];
     }
     for (uint32_t k = 0; k < w.n_runs; k++)
-        if (b->b.stored.strides[w.runs[k]] % b->v && w.runs[k] != w.stepped) w.around[w.n_around++] = w.runs[k];
+        if (b->b.stored.strides[w.runs[k]] % b->v && w.runs[k] != w.stepped[0]) w.around[w.n_around++] = w.runs[k];
     return w;
 }
 
@@ -468,6 +469,37 @@ static bool follows_runs(const brick *b, const words *w) {
     return true;
 }
 
+/* Operations that find where an element of a run is: a division and a remainder for each loop but the last one. */
+static uint32_t digits(const brick *b, const words *w) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k + 1 < w->n_run; k++)
+        n += sn_pow2_divisor(b->sides[w->run[k]]) == b->sides[w->run[k]] ? 1 : 2;
+    return n;
+}
+
+/* Would a word's elements be looked for one by one, at some length, in runs that words begin, but not sectors? What a warp stores ends inside of sectors
+ * then, which takes less time. */
+static bool looks_for_each(const brick *b, const words *w) {
+    if (!b->turned || b->words || b->beyond || b->v < 2 || b->v * b->b.least != SN_TILE_WORD) return false;
+    for (uint32_t i = 0; i < b->b.n_staged; i++)
+        if (b->loads[i].in.common % b->v == 0) return false;
+    int64_t each = b->b.least == 1 ? SN_BRICK_DIGITS_BYTES : SN_BRICK_DIGITS;
+    return digits(b, w) >= each && !follows_runs(b, w);
+}
+
+/* Does a run go by its rows, each of which has its own words, of whose elements all are in it? Few words are in two rows then (put_between). */
+static bool goes_by_rows(const brick *b, const words *w) {
+    return looks_for_each(b, w) && b->sides[w->run[0]] >= SN_BRICK_ROW * b->v;
+}
+
+static void take_rows(const brick *b, words *w) {
+    int64_t row = b->sides[w->run[0]], rows = w->length * w->parts / row;
+    w->n_stepped = w->n_run - 1;
+    for (uint32_t k = 0; k < w->n_stepped; k++) w->stepped[k] = w->run[k + 1];
+    w->side = rows, w->n_run = 1, w->parts = 1;
+    w->length = w->part = row, w->n = row / b->v, w->count *= rows;
+}
+
 /* The same for those who do not look at tests, where element e + lane is one of the brick's. */
 static void step_inside(brick *b, const words *w, sn_ix e, sn_ix lane, sn_ix *in) {
     if (follows_runs(b, w)) take_apart(b, w->run, w->n_run, sn_ix_add(b->m, e, lane), in);
@@ -483,7 +515,7 @@ typedef struct word_lanes {
 
 static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn_ix *at) {
     sn_module *m = b->m;
-    int64_t side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1, alike = w->parts;
+    int64_t side = w->side, alike = w->parts;
     for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
     word_lanes l = {.steps = sn_ceil_div(side, b->v)};
     l.along = sn_schedule_brick_threads(b->threads, w->n, l.steps * alike);
@@ -496,7 +528,7 @@ static word_lanes open_words(brick *b, const words *w, sn_ix x, sn_stmt into, sn
     /* Written out, places of a word's elements are constants from each other; little of what takes long. */
     bool few = b->sh->instructions * b->v <= SN_FEW_INSTRUCTIONS;
     l.q = sn_open_loop_in(b->m, b->k, &into, "q", side < b->v ? side : b->v, few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
-    if (w->stepped < b->b.n) at[w->stepped] = l.q;
+    take_apart(b, w->stepped, w->n_stepped, l.q, at);
     sn_ix p = sn_open_loop_in(b->m, b->k, &into, "p", sn_ceil_div(w->n, l.along), SN_AXIS_SEQ);
     l.piece = sn_ix_fma(m, l.along, p, sn_ix_modc(m, x, l.along));
     l.into = into;
@@ -515,7 +547,7 @@ static void enter_run(brick *b, const words *w, word_lanes *l, sn_ix x, sn_ix *a
     enum { MOST_UNROLL = 8 };
     sn_module *m = b->m;
     sn_ix number = open_turns(b, &l->into, "lo", "l", l->turns, MOST_UNROLL);
-    int64_t alike = w->parts, side = w->stepped < b->b.n ? b->b.sides[w->stepped] : 1;
+    int64_t alike = w->parts, side = w->side;
     for (uint32_t k = 0; k < w->n_alike; k++) alike *= b->b.sides[w->alike[k]];
     number = sn_ix_fma(m, l->beside, number, sn_ix_divc(m, x, l->along));
     if (after_turns(l->turns, MOST_UNROLL) * l->beside > l->steps * alike)
@@ -524,9 +556,9 @@ static void enter_run(brick *b, const words *w, word_lanes *l, sn_ix x, sn_ix *a
     if (side > 1 && side % b->v) l->into = sn_put_if(m, sn_at_end(b->k, l->into), step, sn_ix_const(m, side));
     take_alike(b, w, sn_ix_modc(m, number, alike), at);
     take_alike(b, w, sn_ix_modc(m, within, alike), in);
-    if (w->stepped == b->b.n) return;
-    at[w->stepped] = step;
-    in[w->stepped] = inside(m, sn_ix_fma(m, b->v, sn_ix_divc(m, within, alike), l->q), side);
+    sn_ix exists = inside(m, sn_ix_fma(m, b->v, sn_ix_divc(m, within, alike), l->q), side);
+    take_apart(b, w->stepped, w->n_stepped, step, at);
+    take_apart(b, w->stepped, w->n_stepped, exists, in);
 }
 
 /* Runs of several long rows, whose words are found each for itself: few of them have elements of two rows. */
@@ -563,6 +595,7 @@ static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, 
     sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) at[p] = sn_ix_const(m, 0);
     cut_run(b, &w, body);
+    if (goes_by_rows(b, &w)) take_rows(b, &w);
     word_lanes l = open_words(b, &w, x, into, at);
     begin_words(b, &w, body, at);
     bool all = w.length % b->v == b->v - 1 && w.n % l.along == 0;
@@ -589,6 +622,25 @@ static void put_words(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, 
     } else {
         put_word(b, &w, l.into, body, first, e, at, in, false);
     }
+    if (mask.i) sn_mask_accesses(b->cx, b->k, masks, mask, true);
+}
+
+/* Words of two rows, where runs go by rows. */
+static void put_between(brick *b, const sn_stmt_vec *body, sn_stmt into, sn_ix x, bool masked) {
+    sn_module *m = b->m;
+    words w = split_words(b);
+    sn_ix at[SN_MAX_CHAIN], in[SN_MAX_CHAIN];
+    int64_t row = b->sides[w.run[0]];
+    lanes l = open_lanes(b, x, into, w.length / row - 1, w.count);
+    for (uint32_t p = 0; p < b->b.n; p++) in[p] = at[p] = sn_ix_const(m, 0);
+    take_apart(b, w.runs, w.n_runs, l.line, at);
+    take_apart(b, w.runs, w.n_runs, inside(m, l.line, w.count), in);
+    sn_val mask = masked ? put_mask(b, l.into, at, w.runs, w.n_runs, (sn_val){0}) : (sn_val){0};
+    sn_ix ends = sn_ix_fma(m, row, l.piece, sn_ix_const(m, row)), to = sn_ix_add(m, start_of_stores(b, body, at), ends);
+    sn_ix rest = sn_ix_modc(m, to, b->v);
+    sn_stmt masks = sn_put_if(m, sn_at_end(b->k, l.into), sn_ix_addc(m, rest, -1), sn_ix_const(m, b->v - 1));
+    sn_ix e = inside(m, sn_ix_sub(m, ends, rest), w.length - b->v + 1);
+    put_word(b, &w, masks, body, sn_ix_scale(m, sn_ix_divc(m, to, b->v), b->v), e, at, in, false);
     if (mask.i) sn_mask_accesses(b->cx, b->k, masks, mask, true);
 }
 
@@ -718,31 +770,41 @@ static bool ends_inside(const brick *b) {
     return false;
 }
 
-/* Vectors that begin all runs go by parts that lie alike, too. */
+/* Vectors that begin all runs go by parts that lie alike, or by rows, too. */
 static bool has_parts(brick *b, const sn_stmt_vec *body) {
     words w = split_words(b);
     cut_run(b, &w, body);
-    return !b->turned && w.parts > 1;
+    return goes_by_rows(b, &w) || (w.parts > 1 && (!b->turned || looks_for_each(b, &w)));
+}
+
+/* All of bricks whose runs do not reach beyond their ends. */
+static void put_runs(brick *b, const sn_stmt_vec *body, bool masked) {
+    sn_stmt into = b->into;
+    sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    words w = split_words(b);
+    bool between = goes_by_rows(b, &w) && b->sides[w.run[0]] % b->v;
+    sn_stmt_vec left = b->words ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
+    sn_stmt_vec two = between ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
+    put_words(b, body, into, x, masked);
+    if (between) put_between(b, &two, into, x, masked);
+    if (b->words) put_left(b, &left, into, x, masked);
+}
+
+/* The same of bricks that have a little of the next one, ... */
+static void put_runs_beyond(brick *b, const sn_stmt_vec *body, bool masked) {
+    sn_stmt into = b->into;
+    sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
+    sn_stmt_vec left = masked ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
+    put_sectors(b, body, into, x, masked);
+    if (masked) put_row_ends(b, &left, into, x);
 }
 
 static void put_bodies(brick *b, const sn_stmt_vec *body, bool masked) {
-    sn_stmt_vec head = b->beyond ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0}, left;
+    sn_stmt_vec head = b->beyond ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
     bool ends = masked && !b->beyond && ends_inside(b);
-    if (!ends && !b->words && has_parts(b, body)) {
-        sn_stmt into = b->into;
-        sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
-        put_words(b, body, into, x, masked);
-    } else if (ends || !b->words) {
-        put_body(b, body, masked);
-    } else {
-        sn_stmt into = b->into;
-        sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
-        if (masked || !b->beyond) left = sn_schedule_copy_body(b->cx, b->k, body);
-        if (b->beyond) put_sectors(b, body, into, x, masked);
-        else put_words(b, body, into, x, masked);
-        if (b->beyond && masked) put_row_ends(b, &left, into, x);
-        else if (!b->beyond) put_left(b, &left, into, x, masked);
-    }
+    if (ends || !(b->words || has_parts(b, body))) put_body(b, body, masked);
+    else if (b->words && b->beyond) put_runs_beyond(b, body, masked);
+    else put_runs(b, body, masked);
     if (b->beyond) put_head(b, &head, masked);
 }
 

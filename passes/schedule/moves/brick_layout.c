@@ -93,6 +93,17 @@ static void find_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, con
     for (uint32_t k = 0; k < q->n_runs; k++) q->count *= b->sides[q->runs[k]];
 }
 
+/* Of runs beyond the brick only those of elements that the stores reach, where runs are such elements. */
+static void leave_out_rest(const sn_schedule_brick *whole, sn_schedule_brick_part *q) {
+    int64_t stored = sn_schedule_brick_run(whole, &whole->stored), run = 1;
+    for (uint32_t k = 0; k < q->n_runs; k++) {
+        if (q->runs[k] != whole->stored.at[k]) return;
+        run *= whole->sides[q->runs[k]];
+    }
+    int64_t count = stored + sn_schedule_brick_reach(whole);
+    if (run == stored && count < q->count) q->count = count;
+}
+
 /* Elements of a store that lanes find before they come to another run; 0: they stay inside of one. */
 static int64_t before_runs(const sn_schedule_brick *b, const sn_schedule_brick_part *q) {
     int64_t before = 1;
@@ -216,6 +227,7 @@ void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const 
                                     .c0 = sn_ix_get(m, r->ix)->c0};
     find_run(b, out, w);
     find_runs(b, out, w);
+    if (more) leave_out_rest(whole, out);
     choose_pieces(b, whole, out, w);
     lay_out(b, out, w);
 }

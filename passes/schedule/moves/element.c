@@ -9,7 +9,8 @@
  * `abreast=3` of 10 blocks are those at 0 4 8, 1 5 9, 2 6, 3 7.
  *
  * Where rows, parts or borders end inside vectors, or loads start anywhere, the lanes of a GPU may be *runs* of neighbours
- * (ir/loop/runs.h, codegen-llvm/runs.c): the loops are the same, and the header says so.
+ * (ir/loop/runs.h, codegen-llvm/runs.c): the loops are the same, and the header says so. Where most vectors have one run, the elements of the others
+ * are done apart (ends.c).
  *
  * On the CPU, where V does not divide the last outer axis, rows are *open*: vectors start with a row of that axis, and
  * the last one of it is tested. position = p div W, (p mod W)*V + v; p = g*T + t, W vectors a row.
@@ -17,6 +18,7 @@
 #include "ir/loop/runs.h"
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
+#include "passes/schedule/moves/ends.h"
 
 /* ---- choosing ---- */
 
@@ -244,13 +246,22 @@ static bool has_few_others(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
     return few;
 }
 
+/* Words of rows that several blocks have a part of, none of which lie as they are stored, so that each lane would ask for its own: a vector in a thousand
+ * has an end inside (ends.c). Shorter rows are lines of a block (line.c). */
+static bool are_long(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, const sn_runs *runs,
+                     uint32_t v) {
+    bool words = runs->bytes == SN_TILE_WORD && runs->most == SN_TILE_WORD && fl->flat <= fl->stored && !fl->looked_up;
+    return words && sn_last_outer_extent(cx, sh) > SN_LINE_PIECES * SN_ELEMENT_THREADS &&
+           sn_schedule_find_ends(cx, sh, v).n;
+}
+
 /* Each run of a vector computes all lanes: is there so little to compute that it is worth it? Where vectors cross the ends of rows
  * anyway, four lanes or two, as there are of wide elements, are no more instructions than a run. */
 static bool runs_pay(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, const sn_runs *runs,
                      uint32_t v, uint32_t cuts) {
     int64_t row = sn_last_outer_extent(cx, sh), warp = (int64_t)SN_WARP * v * cuts;
     bool crosses = crosses_rows(cx, sh, fl), simple = only_moves(cx->m, sh, true);
-    if (crosses && runs->bytes >= SN_RUNS_WIDE) return false;
+    if (crosses && runs->bytes >= SN_RUNS_WIDE && !are_long(cx, sh, fl, runs, v)) return false;
     if (runs->bytes >= SN_RUNS_WIDE && (v - 1) * (int64_t)cuts * SN_RUNS_APART > row) return false;
     if (v * runs->most > 2 * cx->target->vector_bytes) return false;
     if (!simple && crosses && v * runs->bytes <= SN_RUNS_BYTES) return false;
@@ -492,7 +503,9 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
         sc->vector = by_runs;
         sc->runs = true;
         bool several = sc->vector * fl->stored == cx->target->vector_bytes;
-        if (!sc->unroll && several) sc->unroll = 1; /* what a run loads is awaited before the next one */
+        /* What a run loads is awaited before the next one; vectors of one run wait together, for rows that are looked up twice. */
+        bool waits = fl->looked_up && sn_schedule_find_ends(cx, sh, sc->vector).n;
+        if (!sc->unroll && several) sc->unroll = waits ? 2 : 1;
     } else if (!sc->vector) {
         bool nests =
             sh->n_nests && sh->all_perfect; /* else a thread goes through its loops by itself, with all lanes */
@@ -669,6 +682,14 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, co
     sn_schedule_open_body(cx, k, into, &body, sh, sc, p, lane);
 }
 
+/* Elements of vectors that have several runs, in blocks of whole vectors: after those of one. */
+static void put_ends(sn_pass_ctx *cx, sn_kern k, const sn_schedule_ends *ends, const sn_schedule_shape *sh,
+                     const sn_sched *sc, sn_stmt threads, const sn_stmt_vec *body, sn_ix block, sn_ix t) {
+    int64_t tile = positions_of_block(sh, sc);
+    sn_ix base = sn_ix_scale(cx->m, block, tile);
+    sn_schedule_put_ends(cx, k, ends, sh, threads, body, t, sc->block_x, base, tile, whole_positions(sh, sc));
+}
+
 void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
@@ -683,11 +704,13 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = v > 1 ? new_axis(m, "v", v) : (sn_axis){0};
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
+    sn_schedule_ends ends = {0};
+    if (sc->runs && sc->abreast <= 1) ends = sn_schedule_find_ends(cx, sh, v);
     sn_schedule_take_body(&body, cx, k, sh);
     int64_t rows = sc->abreast > 1 ? sc->abreast : 1, of_row = sn_ceil_div(blocks, rows);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", of_row * rows, SN_AXIS_GRID, &g);
     sn_stmt threads = sn_put_loop(m, sn_at_end(k, grid), in_block, SN_AXIS_BLOCK_X), into = threads;
-    sn_ix p = g;
+    sn_ix p = g, block = g;
     if (rows > 1) p = sn_ix_fma(m, of_row, sn_ix_modc(m, g, rows), sn_ix_divc(m, g, rows));
     if (of_row * rows != blocks) into = sn_put_if(m, sn_at_end(k, into), p, sn_ix_const(m, blocks));
     if (u > 1) {
@@ -696,9 +719,13 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     }
     sn_ix start = sn_ix_scale(m, sn_ix_add(m, sn_ix_scale(m, p, sc->block_x), t), v);
     if (whole != blocks * tile) into = sn_put_if(m, sn_at_end(k, into), start, sn_ix_const(m, whole));
+    sn_stmt_vec others = ends.n ? sn_schedule_copy_body(cx, k, &body) : (sn_stmt_vec){0};
+    if (ends.n) into = sn_schedule_put_whole(cx, k, &ends, into, start);
     if (v > 1) into = sn_put_loop(m, sn_at_end(k, into), in_vector, SN_AXIS_VECTOR);
     insert_all(m, sn_at_end(k, into), &body);
     if (n != whole) put_tail(cx, k, threads, into, sh, blocks, g, t, whole, n - whole);
-    sn_schedule_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));
+    if (ends.n) sn_schedule_subst_whole(cx, &body, &ends, sh, start, in_vector);
+    else sn_schedule_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));
+    if (ends.n) put_ends(cx, k, &ends, sh, sc, threads, &others, block, t);
     if (sh->scans && cx->target->is_gpu) sn_schedule_loads_ahead(cx, k, sc);
 }

@@ -19,6 +19,7 @@
  */
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
+#include "passes/schedule/moves/ends.h"
 
 enum { SN_LINE_STORES = 4 };
 
@@ -89,6 +90,9 @@ static bool are_narrow(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const
     int64_t row = sn_last_outer_extent(cx, sh), lines = sh->rows / row, bytes = row * l->least;
     bool narrow = l->least == SN_TILE_WORD && l->v * l->least < cx->target->vector_bytes;
     if (!narrow || !l->tested || l->looked_up || l->stays || bytes < SN_LINE_LEAST) return false;
+    bool is_long = l->widest == l->least && row > SN_LINE_PIECES * SN_ELEMENT_THREADS;
+    if (is_long && sn_schedule_find_ends(cx, sh, cx->target->vector_bytes / l->least).n)
+        return false; /* vectors (element.c) */
     return sh->rows >= (int64_t)cx->target->units * SN_LINE_BLOCKS * SN_ELEMENT_THREADS && lines > 1;
 }
 
