@@ -29,6 +29,9 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
+/* Do iterations of the nest wait for one another: prefixes, or the steps of a repeat, which store over what the one before has left? Those of a
+ * reduction run in any order. */
+bool sn_fuse_in_order(const sn_module *m, sn_stmt nest);
 /* Steps of the one reduction in the outer loops of a kernel; 0: it has none; -1: there is more in them, or a size is no number. */
 int64_t sn_fuse_steps(const sn_module *m, sn_kern k);
 /* Does a reduction of it walk windows that overlap? */
@@ -40,6 +43,8 @@ sn_status sn_fuse_count_product(double *cycles, sn_pass_ctx *cx, sn_kern k);
 /* What two kernels become, which match, as a kernel of no list, with that header. gone: temporaries that nobody else loads. None:
  * their copies do not match. */
 sn_kern sn_fuse_try(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_sched *header, const sn_buf *gone, uint32_t n);
+/* Loads of copies that kernels in front of this one have made are those of what they are copies of (read_through.c). */
+bool sn_fuse_read_through(sn_pass_ctx *cx, sn_kern k);
 /* In all kernels: forward stores; drop temporaries that nobody loads any more, and what is computed twice. */
 void sn_fuse_forward_all(sn_pass_ctx *cx);
 void sn_fuse_drop_dead(sn_pass_ctx *cx);

@@ -12,7 +12,7 @@
  *
  * One launch instead of one for each step, and no step passes its states through memory: h_1, which a thread has for itself,
  * becomes registers (passes/loops/keep_private.c). Who reads the states afterwards reads n. Elements of windows, x_t from x by 64, are those
- * of x at 64*step. What no step changes stays in front of the loop. Then the kernel is one as others, between kernels of one section: `fuse` is asked once
+ * of x at 64*step. What no step changes stays in front of the loop. Then the kernel is one as others, between kernels of one section: copies in front of it are read through (read_through.c), and `fuse` is asked once
  * more, so that what the states begin with, and what is made of them in the end, goes along.
  *
  * Legality: no iteration of the outer loops may read what another one has stored. The outer loops hold straight-line code, each element of
@@ -34,11 +34,11 @@ enum { MOST_ELEMENTS = 64, MOST_ELEMENTS_GPU = 16 };
 
 /* Repeats of one depth that go inside, and what is left to do around their kernels until all have. */
 typedef struct level {
-    bool any;
-    sn_buf *next;    /* by buffer: of a state, what follows it; none: it is no state of them */
-    uint32_t *from;  /* by buffer: of a state, the position of its kernel */
-    uint32_t n_bufs; /* of both lists */
-    uint32_t *into;  /* by section: another one that it joins, not behind it */
+    SN_VEC(sn_kern) inside; /* their kernels */
+    sn_buf *next;           /* by buffer: of a state, what follows it; none: it is no state of them */
+    uint32_t *from;         /* by buffer: of a state, the position of its kernel */
+    uint32_t n_bufs;        /* of both lists */
+    uint32_t *into;         /* by section: another one that it joins, not behind it */
     uint32_t n_sections;
 } level;
 
@@ -369,6 +369,18 @@ static void remove_dropped(sn_module *m, uint32_t *depth) {
     m->repeats.n = n;
 }
 
+/* On the CPU such a loop goes through memory by pages, which a copy had put in order. */
+static void read_copies(sn_pass_ctx *cx, const level *l) {
+    sn_module *m = cx->m;
+    bool any = false;
+    if (!cx->target->is_gpu) return;
+    for (uint32_t i = 0; i < l->inside.n; i++) any |= sn_fuse_read_through(cx, l->inside.at[i]);
+    if (!any) return;
+    sn_fuse_drop_dead(cx);
+    for (uint32_t i = m->kernels.n; i-- > 0;)
+        if (!sn_stmt_walk_first(m, m->kernels.at[i]).i) sn_kern_remove(m, m->kernels.at[i]);
+}
+
 static sn_status run_level(sn_pass_ctx *cx, uint32_t *depths, uint32_t depth, bool *changed) {
     sn_module *m = cx->m;
     level l = new_level(cx);
@@ -381,13 +393,14 @@ static sn_status run_level(sn_pass_ctx *cx, uint32_t *depths, uint32_t depth, bo
                       why_not ? "its repeat stays outside: " : "its repeat goes inside", why_not ? why_not : "");
         if (why_not) continue;
         apply(&in);
-        l.any = true;
+        SN_PUSH(cx->scratch, &l.inside, in.k);
     }
-    if (!l.any) return m->env->status;
+    if (!l.inside.n) return m->env->status;
     *changed = true;
     rename_states(m, &l);
     renumber_sections(m, &l);
     remove_dropped(m, depths);
+    read_copies(cx, &l);
     return sn_fuse_all(cx, changed);
 }
 

@@ -424,15 +424,33 @@ static bool are_cut(const sn_pass_ctx *cx, int64_t rows, int64_t row) {
     return row > MAX_ROW && rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
 }
 
+/* Does a scan of the kernel step over what lies between its elements? */
+static bool scans_columns(sn_module *m, sn_kern k, const sn_access_list *accesses) {
+    int64_t step;
+    for (uint32_t i = 0; i < accesses->n; i++) {
+        sn_stmt nest = sn_stmt_get(m, accesses->at[i].s)->parent;
+        if (!nest.i || !sn_is_scan(m, nest) || sn_stmt_get(m, nest)->kern.i != k.i) continue;
+        if (!sn_ix_coef(m, accesses->at[i].ix, sn_stmt_axis(m, nest), &step) || step == 1 || step == -1) return false;
+    }
+    return true;
+}
+
+/* Columns so few that threads which walk one each leave memory idle, and long. */
+static bool are_starving(const sn_pass_ctx *cx, int64_t columns, int64_t steps) {
+    return columns < (int64_t)cx->target->units * SN_CUT_RESIDENT && steps > SN_SPLIT_COLUMN_PART;
+}
+
 /* A scan beside a reduction, or beside a scan of what it gives, cannot be cut into parts, each alone can (split-scan, split-reduction): a
- * loss where rows are few. */
-static bool waits_for_scan(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b) {
+ * loss where rows are few, and where columns are, of which one thread does the scan and the reduction. */
+static bool waits_for_scan(const sn_fuse_match *mt, const sn_pass_ctx *cx, sn_kern a, sn_kern b,
+                           const sn_access_list *in_a, const sn_access_list *in_b) {
     int64_t scan_a = longest_scan(cx->m, a, &mt->a), scan_b = longest_scan(cx->m, b, &mt->b);
     bool reduces = (scan_a && longest_reduction(cx->m, b, &mt->b)) || (scan_b && longest_reduction(cx->m, a, &mt->a));
     bool follows = mt->vertical && scan_a && scan_b;
-    int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared);
-    return cx->target->is_gpu && (reduces || follows) && rows >= 0 &&
-           are_cut(cx, rows, scan_a > scan_b ? scan_a : scan_b);
+    int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared), row = scan_a > scan_b ? scan_a : scan_b;
+    if (!cx->target->is_gpu || rows < 0 || !(reduces || follows)) return false;
+    return are_cut(cx, rows, row) ||
+           (reduces && are_starving(cx, rows, row) && scans_columns(cx->m, scan_a ? a : b, scan_a ? in_a : in_b));
 }
 
 /* Two reductions of which the second waits for the first cannot be cut into parts, each alone can (split-reduction): a loss
@@ -456,6 +474,29 @@ static bool threads_share(const sn_pass_ctx *cx, int64_t rows) {
     return !cx->target->is_gpu && rows >= threads && (rows % threads == 0 || rows >= MANY_ROWS * threads);
 }
 
+static bool has_steps(const sn_module *m, const sn_chain *outer) {
+    sn_stmt body = outer->n ? outer->at[outer->n - 1] : (sn_stmt){0};
+    if (!body.i) return false;
+    for (sn_stmt s = sn_stmt_get(m, body)->first; s.i; s = sn_next(m, s))
+        if (sn_is_nest(sn_stmt_get(m, s)) && !sn_is_scan(m, s) && sn_fuse_in_order(m, s)) return true;
+    return false;
+}
+
+/* Does a kernel in front of the steps of a repeat read along a loop that would be inside, and not along one of both? What turns an operand
+ * for them does that by tiles, by itself. */
+static bool turns_for_steps(const sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_a) {
+    sn_module *m = cx->m;
+    int64_t stride;
+    if (!cx->target->is_gpu || !mt->shared || mt->shared == mt->a.n || !has_steps(m, &mt->b)) return false;
+    for (uint32_t i = 0; i < in_a->n; i++)
+        for (uint32_t k = mt->shared; k < mt->a.n && !in_a->at[i].store; k++) {
+            sn_stmt loop = mt->a.at[mt->a_order[k]];
+            if (sn_ix_coef(m, in_a->at[i].ix, sn_stmt_axis(m, loop), &stride) && (stride == 1 || stride == -1))
+                return true;
+        }
+    return false;
+}
+
 /* Merging at the level of rows leaves one block for a row, a cluster or a team: enough rows, or a row that it does quickly. It leaves
  * columns to a block or a cluster that keeps them. */
 static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_access_list *in_a,
@@ -475,7 +516,8 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_
     if (!inner && is_of_softmax(m, a, &mt->a)) ok &= !columns_are(sn_columns_dear, mt, cx, in_a, in_b, rows, row);
     ok |= team || (inner && threads_share(cx, rows));
     if (!ok) mt->why_not = "too few common iterations to fill the device";
-    if (ok && turns_rows(mt, cx, in_b, row_b)) mt->why_not = "one of them turns what it reads", ok = false;
+    if (ok && (turns_rows(mt, cx, in_b, row_b) || turns_for_steps(mt, cx, in_a)))
+        mt->why_not = "one of them turns what it reads", ok = false;
     return ok;
 }
 
@@ -542,6 +584,6 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     bool ok = worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
               inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) &&
               dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, a, b, in_a, in_b);
-    mt->waits = ok && (waits_for_scan(mt, cx, a, b) || waits_for_rows(mt, cx, a, b, in_a, in_b));
+    mt->waits = ok && (waits_for_scan(mt, cx, a, b, in_a, in_b) || waits_for_rows(mt, cx, a, b, in_a, in_b));
     return ok;
 }

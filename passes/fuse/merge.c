@@ -92,15 +92,30 @@ static void nest_of(sn_chain *out, const sn_module *m, sn_stmt top, sn_stmt s) {
     sn_chain_below(out, m, s, sn_stmt_get(m, top)->parent);
 }
 
+/* May the store that stands between them move before `one`: what a state begins with, where `one` has nothing to do with that? */
+static bool may_hoist(siblings *sb, sn_stmt store) {
+    const sn_module *m = sb->cx->m;
+    if (already_hoisted(sb, store)) return true;
+    if (!between(sb, store) || sn_stmt_get(m, store)->op != SN_LOP_STORE) return false;
+    for (uint32_t i = 0; i < sb->before.n; i++) {
+        const sn_access *x = &sb->before.at[i];
+        if (!sn_buf_eq(x->buf, sn_stmt_get(m, store)->buf)) continue;
+        if (!x->store || sn_stmt_inside(m, x->s, sb->one)) return false;
+    }
+    SN_PUSH(sb->cx->scratch, &sb->hoist, store);
+    return true;
+}
+
 /* What is stored before `two` is the element that the load reads in the same iteration of the merged nest, or no
  * matter. */
-static bool load_may_move(const siblings *sb, sn_stmt load) {
+static bool load_may_move(siblings *sb, sn_stmt load) {
     sn_module *m = sb->cx->m;
     sn_chain of_load, of_store;
     nest_of(&of_load, m, sb->two, load);
     for (uint32_t i = 0; i < sb->before.n; i++) {
         const sn_access *x = &sb->before.at[i];
         if (!x->store || !sn_buf_eq(x->buf, sn_stmt_get(m, load)->buf)) continue;
+        if (may_hoist(sb, x->s)) continue;
         if (!sn_stmt_inside(m, x->s, sb->one)) return false;
         nest_of(&of_store, m, sb->one, x->s);
         if (!sn_same_element(m, x->s, &of_store, load, &of_load)) return false;
@@ -108,26 +123,35 @@ static bool load_may_move(const siblings *sb, sn_stmt load) {
     return true;
 }
 
-/* It stores nothing that is stored or loaded between the two: what a state begins with, which a loop over steps stores over. */
-static bool store_may_move(const siblings *sb, const sn_stmt_rec *store) {
+/* It stores nothing that is stored or loaded between the two, and stays there: what a state begins with, which a loop over steps stores over. */
+static bool store_may_move(siblings *sb, const sn_stmt_rec *store) {
     sn_module *m = sb->cx->m;
     int64_t by;
     for (uint32_t i = 0; i < sb->before.n; i++) {
         const sn_access *x = &sb->before.at[i];
         if (!sn_buf_eq(x->buf, store->buf) || sn_stmt_inside(m, x->s, sb->one)) continue;
         bool beside = store->ix.i && x->ix.i && sn_ix_is_const(m, sn_ix_sub(m, x->ix, store->ix), &by) && by != 0;
-        if (!beside) return false;
+        if (!beside && !may_hoist(sb, x->s)) return false;
     }
     return true;
 }
 
+bool sn_fuse_in_order(const sn_module *m, sn_stmt nest) {
+    sn_axis ax = sn_stmt_axis(m, nest);
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    if (sn_is_scan(m, nest)) return true;
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->op == SN_LOP_STORE && !sn_ix_uses_axis(m, sn_stmt_get(m, s)->ix, ax)) return true;
+    return false;
+}
+
 static bool may_merge(siblings *sb) {
-    const sn_module *m = sb->cx->m;
+    sn_module *m = sb->cx->m;
     const sn_stmt_rec *one = sn_stmt_get(m, sb->one), *two = sn_stmt_get(m, sb->two);
     if (!sn_ix_eq(sn_stmt_extent(m, sb->one), sn_stmt_extent(m, sb->two))) return false;
     if (one->kind != SN_AXIS_SEQ || two->kind != SN_AXIS_SEQ) return false;
     if (one->n_combs + two->n_combs > MAX_COMBS) return false;
-    if (one->op != two->op && (sn_is_scan(m, sb->one) || sn_is_scan(m, sb->two))) return false;
+    if (one->op != two->op && (sn_fuse_in_order(m, sb->one) || sn_fuse_in_order(m, sb->two))) return false;
     sn_access_find(&sb->before, m, sb->cx->scratch, sb->one, sb->two);
     sn_stmt end = sn_stmt_walk_skip(m, sb->two);
     for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {

@@ -453,13 +453,17 @@ static bool choose(sn_tiles *t) {
     int64_t of_row = sn_mul_clamped(t->length, t->inner * t->bytes);
     if (sn_mul_clamped(of_row, t->outer) < SN_CUT_TILE_WORTH) return false;
     bool aligned = t->length * t->least % c->cx->target->vector_bytes == 0;
+    if (t->inner == 1 && sn_warp_scans(t->length, (uint32_t)t->least, t->vector)) return false;
     if (of_row <= SN_CUT_TILE_ROW && t->inner == 1 && (t->length <= SN_FLAT_ALONE ? !t->reverse : aligned))
         return false;
     bool few = t->outer < 2 * c->cx->target->units && t->length >= SN_CUT_LENGTH;
     if (t->inner == 1 && t->outer > 1 && of_row > SN_CUT_TILE_ROW && !few)
         return false; /* a row is a block's own (class inner) */
-    if (of_row <= SN_CUT_TILE_ROW) return (narrow || (is_odd(t) && t->inner <= t->threads)) && choose_rows(t);
+    bool rows = of_row <= SN_CUT_TILE_ROW;
+    if (rows && (narrow || (is_odd(t) && t->inner <= t->threads))) return choose_rows(t);
+    if (rows && (!is_odd(t) || t->least == SN_BANK)) return false;
     if (!narrow && are_wide(t)) return choose_columns(t);
+    if (rows) return false;
     if (!narrow && columns_suffice(t)) return choose_walk(t);
     if (!narrow && t->inner % t->vector && choose_walk(t)) return true;
     return choose_part(t);

@@ -1,4 +1,4 @@
-/* scan.c: loads of a scan go ahead of it.
+/* scan.c: loads of a scan, or of the steps of a repeat, go ahead of it.
  *
  * A step of a prefix waits for the step before it, and across threads for a barrier; loads must not wait with it. Once
  * a scan is bound, the loads of its written-out steps get a nest of their own and hand over through registers:
@@ -145,6 +145,20 @@ static bool find_inside(ahead *ah) {
     return true;
 }
 
+/* A scan, or steps of a repeat: does it load what it stores? */
+static bool runs_in_order(const sn_module *m, sn_stmt loop) {
+    sn_stmt end = sn_stmt_walk_skip(m, loop);
+    if (sn_is_scan(m, loop)) return true;
+    for (sn_stmt s = loop; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stores(sn_stmt_get(m, s)) && sn_stmt_loads(m, loop, sn_stmt_get(m, s)->buf)) return true;
+    return false;
+}
+
+/* Steps of a repeat are as many as have room, or a few more, so that all turns are as long (element.c). */
+static uint32_t most_bytes(const ahead *ah) {
+    return sn_is_scan(ah->m, ah->unroll) ? SN_SCAN_AHEAD : SN_STEPS_AHEAD + SN_STEPS_AHEAD / 4;
+}
+
 /* Those of a written-out loop. Returns how many. */
 static uint32_t all_ahead(ahead *ah) {
     sn_module *m = ah->m;
@@ -154,7 +168,7 @@ static uint32_t all_ahead(ahead *ah) {
         next = sn_next(m, t);
         const sn_stmt_rec *load = sn_stmt_get(m, t);
         if (!may_go(ah, load)) continue;
-        if (ah->bytes + private_size(ah) * sn_dtype_bytes(load->dtype) > SN_SCAN_AHEAD) continue;
+        if (ah->bytes + private_size(ah) * sn_dtype_bytes(load->dtype) > most_bytes(ah)) continue;
         send_ahead(ah, t);
         n++;
     }
@@ -177,7 +191,8 @@ uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sch
     for (sn_stmt s = sn_stmt_walk_first(m, k), after; s.i; s = after) {
         after = sn_stmt_walk_next(m, s);
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_UNROLL || !sn_is_scan(m, s)) continue;
+        if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_UNROLL || !runs_in_order(m, s)) continue;
+        after = sn_stmt_walk_skip(m, s); /* what is inside may leave it */
         ahead ah = {.cx = cx, .m = m, .k = k, .sched = sched, .unroll = s};
         n += all_ahead(&ah);
         if (ah.bytes > most) most = ah.bytes;

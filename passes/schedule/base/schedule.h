@@ -17,6 +17,8 @@ typedef struct sn_schedule_nest {
     uint32_t least_inner,
         least_outer; /* smallest element that it walks along its last axis / the last outer axis; 0: none */
     bool perfect, scan;
+    bool
+        steps; /* a loop whose iterations wait for one another by what they store: those of a repeat (passes/fuse/interchange.c) */
     bool waits;   /* it loads what other blocks post */
     bool parts;   /* it reads what does not stay of a row, too (row_part.c): */
     sn_stmt kept; /* ... beside this loop over what does; none: all does */
@@ -40,6 +42,7 @@ typedef struct sn_schedule_shape {
     uint32_t instructions; /* that its scalar operations take, once each */
     bool all_perfect;
     bool scans;                       /* a nest is a scan: its iterations run in order */
+    bool steps;                       /* a nest is the steps of a repeat: so do they */
     int64_t max_count;                /* largest nest */
     int64_t along_inner, along_outer; /* bytes that nests walk along their last axis / along the last outer axis */
     bool

@@ -109,12 +109,15 @@ static bool waits(const sn_module *m, sn_stmt nest) {
 static void look_at_nest(sn_schedule_shape *sh, sn_module *m, sn_stmt s) {
     sn_schedule_nest *nest = &sh->nests[sh->n_nests++];
     nest->top = s;
-    nest->perfect = sn_nest_perfect(&nest->chain, m, s) && is_parallel(m, nest);
+    bool straight = sn_nest_perfect(&nest->chain, m, s);
+    nest->perfect = straight && is_parallel(m, nest);
     nest->scan = sn_is_scan(m, nest->chain.at[nest->chain.n - 1]);
+    nest->steps = straight && !nest->perfect && !nest->scan && nest->chain.n == 1;
     nest->perfect &= !nest->scan || nest->chain.n == 1;
     nest->count = sn_chain_count(m, &nest->chain);
     nest->waits = waits(m, s);
     sh->scans |= nest->scan;
+    sh->steps |= nest->steps;
     sh->all_perfect &= nest->perfect;
     if (nest->count > sh->max_count) sh->max_count = nest->count;
     count_nest_bytes(sh, m, nest);

@@ -197,7 +197,8 @@ static bool hold_all(sn_row_parts *parts, const sn_team_rows *ro, const sn_sched
     if (ro->columns) words -= 2 * ro->states / SN_WORD;            /* of two loops at a time */
     room += SN_SHARED_RESERVED - SN_SHARED_SYSTEM - SN_TEAM_SLACK; /* slots are counted */
     int64_t held = words * SN_WORD * sc->vector * ro->kept / vector_bytes(ro, sc);
-    if (sn_sched_cluster(sc) * (room + sc->block_x * held) >= ro->reach * ro->kept) return false;
+    bool others = ro->kept <= SN_WORD; /* more threads hold something of f64 in shared memory alone */
+    if (others && sn_sched_cluster(sc) * (room + sc->block_x * held) >= ro->reach * ro->kept) return false;
     int64_t in_registers = (int64_t)vector_bytes(ro, sc) * sc->unroll;
     bool ahead = registers >= 2 * in_registers / SN_WORD + SN_TEAM_BESIDE;
     *parts = (sn_row_parts){
@@ -214,7 +215,7 @@ sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, 
     int64_t held = ro->columns ? SN_TEAM_HELD - (int64_t)(ro->states / SN_WORD) : SN_TEAM_HELD;
     if (ro->tests) held -= SN_TEAM_WIDE;
     else if (vector_bytes(ro, sc) < SN_WORD * sc->vector && !ro->columns && !ro->both)
-        held *= 2; /* halves stay words */
+        held *= 2, parts.words = true; /* halves stay words */
     if (ro->kept <= SN_WORD && held > 0) parts.held = held / ((int64_t)sc->vector * sc->unroll);
     return parts;
 }

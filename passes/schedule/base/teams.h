@@ -25,6 +25,7 @@ double sn_schedule_count_clusters(const sn_target *t, const sn_team_rows *rows, 
 typedef struct sn_row_parts {
     int64_t stay, held;
     bool twice; /* rows are read twice, and registers are all for that */
+    bool words; /* registers hold halves as the words that they are */
     bool ahead; /* of the others, each is under way while the one before it is computed */
     bool both;  /* the first two nests read them together (meet_once.c) */
 } sn_row_parts;

@@ -400,14 +400,40 @@ static uint32_t aligned_steps(sn_module *m, const sn_schedule_shape *sh, uint32_
     return v;
 }
 
+/* Does a thread of a GPU walk the steps of a scan, or of a repeat, some of whose loads go together? Those are `unroll`. */
+static bool is_walk(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
+    return sh->scans || (sh->steps && cx->target->is_gpu);
+}
+
+/* Bytes that a step of a repeat loads of what no step stores. */
+static uint32_t loaded_by_steps(const sn_module *m, const sn_schedule_shape *sh) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        uint32_t bytes = 0;
+        sn_stmt top = sh->nests[i].top, end = sn_stmt_walk_skip(m, top);
+        for (sn_stmt s = top; s.i && s.i != end.i && sh->nests[i].steps; s = sn_stmt_walk_next(m, s)) {
+            const sn_stmt_rec *r = sn_stmt_get(m, s);
+            if (sn_loads(r) && !sn_stmt_stores(m, top, r->buf)) bytes += sn_dtype_bytes(r->dtype);
+        }
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Bytes of the loads that go together which registers hold, of so many threads of a multiprocessor. */
+static int64_t bytes_ahead(const sn_schedule_shape *sh, int64_t threads) {
+    if (threads > SN_SCAN_FEW) return SN_SCAN_AHEAD / 2;
+    return sh->scans || threads > SN_STEPS_FEW ? SN_SCAN_AHEAD : SN_STEPS_AHEAD;
+}
+
 /* Steps of a scan whose loads go together: more where threads are few, or what each of them loads is. */
-static uint32_t steps_by_loads(const sn_target *t, const sn_schedule_shape *sh, const flat *fl, const sn_sched *sc) {
-    uint32_t bytes = sc->vector * (fl->loaded ? fl->loaded : fl->bytes);
+static uint32_t steps_by_loads(const sn_target *t, const sn_schedule_shape *sh, uint32_t loaded, const sn_sched *sc) {
+    uint32_t bytes = sc->vector * loaded;
     if (!bytes || sn_steps_ahead(sh->max_count, sc) >= sh->max_count) return sn_steps_ahead(sh->max_count, sc);
     int64_t threads = sn_ceil_div(sh->rows / sc->vector, t->units);
     if (threads > t->unit_threads) threads = t->unit_threads;
     int64_t most = sn_ceil_div(t->flight_bytes, (threads ? threads : 1) * bytes);
-    int64_t reach = (threads > SN_SCAN_FEW ? SN_SCAN_AHEAD / 2 : SN_SCAN_AHEAD) / bytes;
+    int64_t reach = bytes_ahead(sh, threads) / bytes;
     if (most > reach) most = reach;
     if (most > SN_SCAN_MOST_STEPS) most = SN_SCAN_MOST_STEPS;
     if (most <= SN_SCAN_STEPS) return sn_steps_ahead(sh->max_count, sc);
@@ -416,9 +442,9 @@ static uint32_t steps_by_loads(const sn_target *t, const sn_schedule_shape *sh, 
     return (uint32_t)(steps < SN_SCAN_MOST_STEPS ? steps : SN_SCAN_MOST_STEPS);
 }
 
-/* They are written out: fewer of them where what stands around the scan is long. */
-static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, const flat *fl, const sn_sched *sc) {
-    uint32_t steps = steps_by_loads(t, sh, fl, sc);
+/* They are written out, as those of a repeat are: fewer of them where what stands around them is long. */
+static uint32_t steps_of_scan(const sn_target *t, const sn_schedule_shape *sh, uint32_t loaded, const sn_sched *sc) {
+    uint32_t steps = steps_by_loads(t, sh, loaded, sc);
     while (steps > 1 && (uint64_t)steps * sc->vector * sh->instructions > SN_SCAN_CODE) steps = (steps + 1) / 2;
     return steps;
 }
@@ -431,24 +457,24 @@ static void spread_columns(const sn_target *t, const sn_schedule_shape *sh, sn_s
 }
 
 /* Positions of a block, and of those that are whole vectors, or whole blocks where a thread has several. */
-static int64_t positions_of_block(const sn_schedule_shape *sh, const sn_sched *sc) {
-    return (int64_t)(sh->scans ? 1 : sc->unroll) * sc->vector * sc->block_x;
+static int64_t positions_of_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    return (int64_t)(is_walk(cx, sh) ? 1 : sc->unroll) * sc->vector * sc->block_x;
 }
 
-static int64_t whole_positions(const sn_schedule_shape *sh, const sn_sched *sc) {
-    bool several = !sh->scans && sc->unroll > 1;
-    return sh->rows - sh->rows % (several ? positions_of_block(sh, sc) : sc->vector);
+static int64_t whole_positions(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    bool several = !is_walk(cx, sh) && sc->unroll > 1;
+    return sh->rows - sh->rows % (several ? positions_of_block(cx, sh, sc) : sc->vector);
 }
 
 /* The odd ones need no block of their own. */
-static int64_t blocks_of(const sn_schedule_shape *sh, const sn_sched *sc) {
-    int64_t blocks = sn_ceil_div(whole_positions(sh, sc), positions_of_block(sh, sc));
+static int64_t blocks_of(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    int64_t blocks = sn_ceil_div(whole_positions(cx, sh, sc), positions_of_block(cx, sh, sc));
     return blocks > 1 ? blocks : 1;
 }
 
 /* Rows that begin with the same block, or vectors that begin with a row, take no turns. */
 static bool may_take_turns(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc, uint32_t abreast) {
-    return abreast < blocks_of(sh, sc) && !has_open_rows(cx, sh, sc);
+    return abreast < blocks_of(cx, sh, sc) && !has_open_rows(cx, sh, sc);
 }
 
 /* Is there a loop whose iterations wait for one another by what they store (the steps of a repeat, passes/fuse/interchange.c)? */
@@ -534,12 +560,15 @@ static void choose_element(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *
     if (!pinned && !cx->target->is_gpu) sc->block_x = host_threads(cx, sh, sc);
     int64_t full = has_open_rows(cx, sh, sc) ? sn_schedule_open_vectors(cx, sh, sc) : sh->rows / sc->vector;
     while (sc->block_x > 32 && full < (int64_t)sc->block_x) sc->block_x /= 2;
-    if (!pinned && sh->scans && cx->target->is_gpu) spread_columns(cx->target, sh, sc);
+    if (!pinned && is_walk(cx, sh) && cx->target->is_gpu) spread_columns(cx->target, sh, sc);
     sc->block_y = 1;
+    uint32_t of_scan = fl->loaded ? fl->loaded : fl->bytes;
     if (sh->scans)
-        sc->unroll = !cx->target->is_gpu ? 1 : sc->unroll ? sc->unroll : steps_of_scan(cx->target, sh, fl, sc);
+        sc->unroll = !cx->target->is_gpu ? 1 : sc->unroll ? sc->unroll : steps_of_scan(cx->target, sh, of_scan, sc);
+    else if (is_walk(cx, sh))
+        sc->unroll = sc->unroll ? sc->unroll : steps_of_scan(cx->target, sh, loaded_by_steps(cx->m, sh), sc);
     else if (!sc->unroll) sc->unroll = vectors_of_thread(cx, sh, fl, sc);
-    while (!sh->scans && sc->unroll > 1 && !has_whole_block(cx, sh, sc)) sc->unroll /= 2;
+    while (!is_walk(cx, sh) && sc->unroll > 1 && !has_whole_block(cx, sh, sc)) sc->unroll /= 2;
     /* One wide load a thread is in flight: many threads have to be resident, which bounds their registers. What takes
      * more than a few of those would spill, and keeps a thread busy anyway. */
     if (!sc->min_blocks && cx->target->is_gpu && sc->vector > 1 && !sh->n_nests && is_short(sh))
@@ -571,7 +600,7 @@ sn_status sn_schedule_element_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn
     if (pinned->abreast > 1 && !may_take_turns(cx, sh, &first, pinned->abreast))
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT,
                        "kernel %s: the schedule's abreast=%u rows take no turns of %lld blocks",
-                       sn_kern_get(cx->m, k)->name, pinned->abreast, (long long)blocks_of(sh, &first));
+                       sn_kern_get(cx->m, k)->name, pinned->abreast, (long long)blocks_of(cx, sh, &first));
     sn_schedule_propose(out, cx, &first);
     sn_sched order = first;
     threads[0].block_x = first.block_x * 2;
@@ -650,6 +679,30 @@ static void group_steps(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, const
     }
 }
 
+/* U of the `extent` iterations of a loop from number `first` on are written out: the loads of those go together. */
+static void group_part(sn_module *m, sn_stmt loop, int64_t extent, int64_t first, int64_t u) {
+    sn_axis old = sn_stmt_axis(m, loop), ax = sn_axis_new(m, sn_axis_get(m, old)->name, sn_ix_const(m, extent)), out,
+            in;
+    sn_ix at = sn_ix_addc(m, sn_ix_axis(m, ax), first);
+    sn_stmt_subst(m, loop, &old, &at, 1);
+    sn_stmt_get(m, loop)->axis = ax;
+    if (extent > u) loop = sn_stmt_split_axis(m, loop, u, &out, &in);
+    sn_stmt_get(m, loop)->kind = SN_AXIS_UNROLL;
+}
+
+/* Those of a repeat, which are no chain that could be masked behind the last one: what is left over is a loop of its own. */
+static void group_repeats(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_sched *sc) {
+    sn_module *m = cx->m;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt loop = sh->nests[i].top;
+        int64_t n = sh->nests[i].count, most = n < SN_SCAN_MOST_STEPS ? n : SN_SCAN_MOST_STEPS;
+        int64_t u = sc->unroll < most ? sc->unroll : most, rest = u ? n % u : 0;
+        if (!sh->nests[i].steps || u < 2) continue;
+        if (rest) group_part(m, sn_stmt_clone(m, sn_at_after(m, loop), loop), rest, n - rest, u);
+        group_part(m, loop, n - rest, 0, u);
+    }
+}
+
 /* The loads of a small window go together, and those of tiny nests. */
 static void write_out(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
@@ -685,27 +738,29 @@ static void bind_open_rows(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, co
 /* Elements of vectors that have several runs, in blocks of whole vectors: after those of one. */
 static void put_ends(sn_pass_ctx *cx, sn_kern k, const sn_schedule_ends *ends, const sn_schedule_shape *sh,
                      const sn_sched *sc, sn_stmt threads, const sn_stmt_vec *body, sn_ix block, sn_ix t) {
-    int64_t tile = positions_of_block(sh, sc);
+    int64_t tile = positions_of_block(cx, sh, sc);
     sn_ix base = sn_ix_scale(cx->m, block, tile);
-    sn_schedule_put_ends(cx, k, ends, sh, threads, body, t, sc->block_x, base, tile, whole_positions(sh, sc));
+    sn_schedule_put_ends(cx, k, ends, sh, threads, body, t, sc->block_x, base, tile, whole_positions(cx, sh, sc));
 }
 
 void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_stmt_vec body = {0};
-    int64_t v = sc->vector, u = sh->scans ? 1 : sc->unroll, tile = positions_of_block(sh, sc);
-    int64_t n = sh->rows, whole = whole_positions(sh, sc), blocks = blocks_of(sh, sc);
+    bool walk = is_walk(cx, sh);
+    int64_t v = sc->vector, u = walk ? 1 : sc->unroll, tile = positions_of_block(cx, sh, sc);
+    int64_t n = sh->rows, whole = whole_positions(cx, sh, sc), blocks = blocks_of(cx, sh, sc);
     if (has_open_rows(cx, sh, sc)) {
         bind_open_rows(cx, k, sh, sc);
         return;
     }
     if (sh->scans) group_steps(cx, k, sh, sc);
+    if (walk) group_repeats(cx, sh, sc);
     else write_out(cx, sh);
     sn_axis in_block = new_axis(m, "t", sc->block_x), in_vector = v > 1 ? new_axis(m, "v", v) : (sn_axis){0};
     sn_ix g, turn, t = sn_ix_axis(m, in_block), lane = v > 1 ? sn_ix_axis(m, in_vector) : sn_ix_const(m, 0);
     if (v > 1) collect_rows(cx, k, sh, sc, in_block, in_vector);
     sn_schedule_ends ends = {0};
-    if (sc->runs && sc->abreast <= 1) ends = sn_schedule_find_ends(cx, sh, v);
+    if (sc->runs && sc->abreast <= 1 && !walk) ends = sn_schedule_find_ends(cx, sh, v);
     sn_schedule_take_body(&body, cx, k, sh);
     int64_t rows = sc->abreast > 1 ? sc->abreast : 1, of_row = sn_ceil_div(blocks, rows);
     sn_stmt grid = put_loop(m, sn_at_end(k, (sn_stmt){0}), "g", of_row * rows, SN_AXIS_GRID, &g);
@@ -727,5 +782,5 @@ void sn_schedule_element_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh,
     if (ends.n) sn_schedule_subst_whole(cx, &body, &ends, sh, start, in_vector);
     else sn_schedule_subst_outer(cx, &body, sh, sn_ix_add(m, start, lane));
     if (ends.n) put_ends(cx, k, &ends, sh, sc, threads, &others, block, t);
-    if (sh->scans && cx->target->is_gpu) sn_schedule_loads_ahead(cx, k, sc);
+    if (walk && cx->target->is_gpu) sn_schedule_loads_ahead(cx, k, sc);
 }

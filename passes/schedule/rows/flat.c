@@ -528,8 +528,9 @@ static void spread_rows(sn_schedule_flat *f) {
 /* Are all of them lines of columns that begin anywhere, and that one thread each loads and stores? Other lines alone are columns, of which
  * class outer has more. */
 static bool are_moved(const sn_schedule_flat *f, const sn_schedule_shape *sh) {
-    bool stored = false;
-    if (sh->one_thread || sh->max_count > SN_FLAT_ALONE) return false;
+    bool stored = false, few = sh->max_count <= SN_FLAT_FEWEST && !sh->scans;
+    bool tiny = sh->max_count <= SN_TINY_NEST && !sh->windows && !sh->lanes_are_rows;
+    if ((sh->one_thread && (!tiny || few)) || sh->max_count > SN_FLAT_ALONE) return false;
     for (uint32_t i = 0; i < f->n; i++) {
         if (!f->bufs[i].moved || f->bufs[i].group > 1) return false;
         stored |= f->bufs[i].stored;

@@ -182,7 +182,7 @@ void sn_schedule_part_row(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, uin
     int64_t n = sn_ix_value(m, sn_stmt_extent(m, kept)), rest = n - parts->stay;
     int64_t held = parts->held < rest ? parts->held : rest;
     bool sums = nest < sh->n_nests - 1, along = parts->both && sums, forward = !nest || along;
-    if (parts->twice && rest - held == 1 && held > 1) held--; /* one step is no loop either */
+    if ((parts->twice || parts->words) && rest - held == 1 && held > 1) held--; /* one step is no loop either */
     rest -= held;
     sn_cursor beside = forward ? sn_at_after(m, kept) : sn_at_before(m, kept);
     sn_stmt of_regs = put_held(m, beside, kept, held, n - held);

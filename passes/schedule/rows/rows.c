@@ -461,7 +461,8 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
              even = sn_least(wide, sn_pow2_divisor(ro->divisor));
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
-    if (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide)
+    bool of_warp = ro->sh->scans && sn_warp_scans(ro->sh->max_count, bytes, wide);
+    if (of_warp || (ro->sh->scans && ro->sh->max_count >= SN_SCAN_LEAD * (int64_t)wide))
         return sn_schedule_row_lead(cx->m, ro->sh, wide).i ? wide : even;
     if (even * bytes >= SN_WIDE_ENOUGH && ro->sh->max_count * bytes < SN_TEAM_ROW) return even;
     if (ro->sh->max_count < (ro->alone ? sn_odd_row(wide, bytes) : SN_LONG_ODD_ROW))
@@ -559,6 +560,10 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     if (!sc->block_x) {
         sc->block_x = row_threads(ro->sh->max_count, sc->vector, ro->bytes, ro->once, ro->kept && !ro->stores);
         if (few) sc->block_x = (uint32_t)(ro->sh->max_count / sc->vector);
+        bool of_warp = t->is_gpu && ro->sh->scans && sn_warp_scans(ro->sh->max_count, ro->bytes, sc->vector);
+        if (of_warp) sc->block_x = SN_WARP;
+        if (of_warp && !sc->block_y && ro->sh->rows >= SN_SCAN_WARP_ROWS * (int64_t)t->units)
+            sc->block_y = SN_SCAN_WARP_ROWS;
         while (sc->block_x < threads) {
             uint32_t n = vectors_per_thread(ro, sc);
             bool too_long = n * sc->vector > most_each(ro);
