@@ -95,12 +95,118 @@ static bool is_native(const sn_cg *cg, sn_dtype t) {
     return (t == SN_F16 && cg->has_f16) || (t == SN_BF16 && cg->has_bf16);
 }
 
+/* Does a GPU calculate with pairs of them? */
+static bool has_pairs(const sn_em *em, sn_dtype t) {
+    enum { BF16_SM = 90, F16_SM = 53 };
+    return em->cg->target->is_gpu && is_native(em->cg, t) && em->cg->target->sm >= (t == SN_BF16 ? BF16_SM : F16_SM);
+}
+
+enum { LARGE = 0x64006400 /* 1024, of f16, twice */, LARGE_SIGNED = 0x64806480 /* 1024 + 128 */ };
+
+/* Bytes by twos, each in half of a word. */
+static lv spread_bytes(sn_em *em, lv x) {
+    enum { FIRST = 0x4140, SECOND = 0x4342, WORD = 4 };
+    LLVMTypeRef i32 = em->cg->i32;
+    uint32_t lanes = sn_em_lanes(x), n = lanes / 2;
+    bool whole = lanes % WORD == 0;
+    lv words = whole ? em_bitcast(em, x, sn_em_shape(i32, lanes / WORD)) : NULL,
+       all = LLVMGetPoison(sn_em_shape(i32, n));
+    for (uint32_t i = 0; i < n; i++) {
+        lv in[3] = {NULL, sn_em_ci(i32, 0), sn_em_ci(i32, whole && i % 2 ? SECOND : FIRST)};
+        if (whole) in[0] = lanes > WORD ? sn_em_lane(em, words, i / 2) : words;
+        else if (n == 1) in[0] = LLVMBuildZExt(em->b, em_bitcast(em, x, em->cg->i16), i32, "");
+        else return em_bitcast(em, LLVMBuildZExt(em->b, x, sn_em_like(x, em->cg->i16), ""), sn_em_shape(i32, n));
+        lv word = sn_em_call(em, "llvm.nvvm.prmt", NULL, in, 3);
+        all = n > 1 ? sn_em_with_lane(em, all, i, word) : word;
+    }
+    return all;
+}
+
+/* Pairs of bytes as halves, exactly. bfloat: 128 + the lower seven bits is one whose last bits those are, and so is 256, or what the top
+ * bit is less than it. f16: 1024 + a number of eight bits. A conversion takes its turn with 15 others; these are a permutation, an
+ * operation by bits or two, and a subtraction for two. */
+static lv halves_from_bytes(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
+    enum { ONE = 0x43004300 /* 128 */, LOW = 0x7f007f, TOP = 0x800080, TO_ONE = 0x86 /* 0x80 times this is 0x4300 */ };
+    lv w = spread_bytes(em, x), number, less;
+    LLVMTypeRef type = sn_em_like(x, sn_math_type(em->cg, to));
+    if (to == SN_F16) {
+        less = sn_em_i(em, w, sn_is_unsigned(from) ? LARGE : LARGE_SIGNED);
+        number = em_xor(em, w, less);
+    } else {
+        lv top = em_and(em, w, sn_em_i(em, w, TOP));
+        number = em_or(em, em_and(em, w, sn_em_i(em, w, LOW)), sn_em_i(em, w, ONE));
+        less = sn_is_unsigned(from) ? em_isub(em, sn_em_i(em, w, ONE), em_imul(em, top, sn_em_i(em, w, TO_ONE)))
+                                    : em_or(em, top, sn_em_i(em, w, ONE));
+    }
+    return em_sub(em, em_bitcast(em, number, type), em_bitcast(em, less, type));
+}
+
+/* The bytes that halves were made of so; NULL: they are others. Nothing else subtracts halves, which are computed with as f32. */
+static lv bytes_of_halves(lv x) {
+    if (!LLVMIsAInstruction(x) || LLVMGetInstructionOpcode(x) != LLVMFSub) return NULL;
+    lv at = LLVMGetOperand(x, 0);
+    for (bool found = false; !found; at = LLVMGetOperand(at, 0)) {
+        if (!LLVMIsAInstruction(at)) return NULL;
+        if (LLVMGetInstructionOpcode(at) == LLVMInsertElement) at = LLVMGetOperand(at, 1); /* the last word */
+        LLVMTypeRef elem = sn_em_elem(LLVMGetOperand(at, 0));
+        found = LLVMGetTypeKind(elem) == LLVMIntegerTypeKind && LLVMGetIntTypeWidth(elem) == 8;
+    }
+    return sn_em_lanes(at) == sn_em_lanes(x) ? at : NULL;
+}
+
+/* What halves that were bytes are in f32: converted, which takes no longer than to widen halves. NULL: they were not. */
+static lv f32_of_bytes(sn_em *em, sn_dtype t, lv x) {
+    lv bytes = has_pairs(em, t) ? bytes_of_halves(x) : NULL, less = bytes ? LLVMGetOperand(x, 1) : NULL;
+    if (!bytes) return NULL;
+    LLVMTypeRef words = sn_em_shape(em->cg->i32, sn_em_lanes(x) / 2), type = sn_em_like(x, em->cg->f32);
+    lv large = sn_em_splat(em, sn_em_ci(em->cg->i32, LARGE), sn_em_lanes(x) / 2);
+    bool is_unsigned = t == SN_F16 ? em_bitcast(em, less, words) == large
+                                   : LLVMGetInstructionOpcode(LLVMGetOperand(less, 0)) == LLVMSub;
+    return is_unsigned ? LLVMBuildUIToFP(em->b, bytes, type, "") : LLVMBuildSIToFP(em->b, bytes, type, "");
+}
+
 static lv widened(sn_em *em, sn_dtype from, lv x) {
+    lv numbers = f32_of_bytes(em, from, x);
+    if (numbers) return numbers;
     if (is_native(em->cg, from)) return LLVMBuildFPExt(em->b, x, sn_em_like(x, em->cg->f32), "");
     return from == SN_BF16 ? f32_from_bf16(em, x) : f32_from_narrow(em, from, x);
 }
 
+/* What x was before it was widened from that type, in the lanes of `like`; NULL: it was not. */
+static lv before_widening(sn_em *em, LLVMTypeKind kind, lv x, lv like) {
+    if (!LLVMIsAInstruction(x)) return NULL;
+    if (LLVMGetInstructionOpcode(x) == LLVMShuffleVector) { /* one lane in all: a splat */
+        lv in = LLVMGetOperand(x, 0);
+        bool one = LLVMIsAInsertElementInst(in) && LLVMIsUndef(LLVMGetOperand(in, 0));
+        for (uint32_t i = 0; one && i < LLVMGetNumMaskElements(x); i++) one = LLVMGetMaskValue(x, i) == 0;
+        lv scalar = one ? before_widening(em, kind, LLVMGetOperand(in, 1), LLVMGetOperand(in, 1)) : NULL;
+        return scalar ? sn_em_splat(em, scalar, sn_em_lanes(like)) : NULL;
+    }
+    LLVMOpcode op = LLVMGetInstructionOpcode(x);
+    bool number = op == LLVMSIToFP || op == LLVMUIToFP; /* a byte, perhaps */
+    lv in = op == LLVMFPExt || number ? LLVMGetOperand(x, 0) : NULL;
+    if (number) {
+        bool bytes = LLVMGetIntTypeWidth(sn_em_elem(in)) == 8 && sn_em_lanes(in) % 2 == 0;
+        sn_dtype to = kind == LLVMBFloatTypeKind ? SN_BF16 : SN_F16;
+        return bytes ? halves_from_bytes(em, to, op == LLVMUIToFP ? SN_U8 : SN_I8, in) : NULL;
+    }
+    return in && LLVMGetTypeKind(sn_em_elem(in)) == kind ? in : NULL;
+}
+
+/* A product of two widened halves, rounded to one: it has no more digits than f32, which has rounded nothing, so that the product of
+ * pairs of halves is the same, or nearer where that of f32 is subnormal. NULL: x is none. */
+static lv product_of_halves(sn_em *em, sn_dtype to, lv x) {
+    LLVMTypeKind kind = to == SN_BF16 ? LLVMBFloatTypeKind : LLVMHalfTypeKind;
+    if (!has_pairs(em, to) || sn_em_lanes(x) % 2 || !LLVMIsAInstruction(x)) return NULL;
+    if (LLVMGetInstructionOpcode(x) != LLVMFMul) return NULL;
+    lv a = before_widening(em, kind, LLVMGetOperand(x, 0), x),
+       b = a ? before_widening(em, kind, LLVMGetOperand(x, 1), x) : NULL;
+    return b ? em_mul(em, a, b) : NULL;
+}
+
 static lv narrowed(sn_em *em, sn_dtype to, lv x) {
+    lv product = is_native(em->cg, to) ? product_of_halves(em, to, x) : NULL;
+    if (product) return product;
     if (is_native(em->cg, to)) return LLVMBuildFPTrunc(em->b, x, sn_em_like(x, sn_math_type(em->cg, to)), "");
     return to == SN_BF16 ? bf16_from_f32(em, x) : narrow_from_f32(em, to, x);
 }
@@ -115,10 +221,29 @@ static lv float_cast(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
     return to == SN_F64 ? LLVMBuildFPExt(em->b, x, type, "") : LLVMBuildFPTrunc(em->b, x, type, "");
 }
 
+/* Bits that a mask leaves, few enough for f32 to have them exactly? */
+static bool is_few_bits(lv x) {
+    enum { EXACT = 1 << 24 };
+    if (!LLVMIsAInstruction(x) || LLVMGetInstructionOpcode(x) != LLVMAnd) return false;
+    for (unsigned k = 0; k < 2; k++) {
+        lv mask = LLVMGetOperand(x, k);
+        if (LLVMIsAConstantDataVector(mask)) {
+            lv first = LLVMGetAggregateElement(mask, 0);
+            for (uint32_t i = 1; i < sn_em_lanes(x) && first; i++)
+                if (LLVMGetAggregateElement(mask, i) != first) first = NULL;
+            mask = first;
+        }
+        if (mask && LLVMIsAConstantInt(mask) && LLVMConstIntGetZExtValue(mask) <= EXACT) return true;
+    }
+    return false;
+}
+
 static lv int_to_float(sn_em *em, sn_dtype to, sn_dtype from, lv x) {
+    bool pairs = sn_dtype_bytes(from) == 1 && from != SN_BOOL && sn_is_narrow(to) && sn_em_lanes(x) % 2 == 0;
+    if (pairs && has_pairs(em, to)) return halves_from_bytes(em, to, from, x);
     /* 64-bit integers reach the narrow floats through f64, to round to odd on the way. */
     sn_dtype via = !sn_is_narrow(to) ? to : sn_dtype_bytes(from) > 4 ? SN_F64 : SN_F32;
-    if (sn_is_narrow(to) && (from == SN_I32 || from == SN_U32)) via = SN_F64;
+    if (sn_is_narrow(to) && (from == SN_I32 || from == SN_U32) && !is_few_bits(x)) via = SN_F64;
     LLVMTypeRef type = sn_em_like(x, sn_math_type(em->cg, via));
     lv y = sn_is_unsigned(from) ? LLVMBuildUIToFP(em->b, x, type, "") : LLVMBuildSIToFP(em->b, x, type, "");
     return float_cast(em, to, via, y);

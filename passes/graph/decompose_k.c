@@ -12,6 +12,7 @@
  * and always in the same one. Cost: partial results are written and read once. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
+#include "passes/base/made.h"
 #include "passes/graph/rewrite.h"
 
 #include <stdlib.h>
@@ -63,10 +64,19 @@ static double multiplying(const sn_choice_question *q, double parts) {
     return small < large ? small : large;
 }
 
+/* Tiles of few columns, of halves that tensor copies bring? A unit that has one draws several times its share of the memory. */
+static bool is_narrow(const sn_choice_question *q) {
+    const sn_product *p = q->product;
+    int64_t shorter = p->m < p->n ? p->m : p->n;
+    bool halves = p->dtype == SN_F16 || p->dtype == SN_BF16;
+    return halves && q->target->specific && shorter <= SN_CHOICE_TILE && sn_choice_misplaced_cycles(q, 1) <= 0;
+}
+
 /* Blocks that there are keep as many units busy as they are; memory is shared out among units. */
 static double cycles(const sn_choice_question *q, double parts) {
     const sn_target *t = q->target;
     double blocks = blocks_of(q->product) * parts, busy = blocks < t->units ? blocks : t->units;
+    if (parts <= 1 && is_narrow(q) && blocks * SN_CHOICE_NARROW_DRAWS >= t->units) busy = t->units;
     double rate = (double)t->cycle_bytes, product = operand_bytes(q->product) / (rate * busy);
     double misplaced = sn_choice_misplaced_cycles(q, parts);
     product = product > misplaced ? product : misplaced;
@@ -126,6 +136,8 @@ int64_t sn_choice_decompose_k_parts(double *cut, const sn_choice_question *q) {
     part_count best[SN_CHOICE_CANDIDATES];
     const char *why_not;
     if (!q->target->is_gpu || !sn_choice_decompose_k_applies(&why_not, q)) return 1;
+    for (uint32_t k = 0; k < 2; k++) /* what computes its operand shares sums itself */
+        if (sn_matmul_makes(q->m, q->target, q->product->node, k)) return 1;
     if (blocks_of(q->product) >= q->target->units || !best_parts(best, q)) return 1;
     *cut = best[0].cycles;
     return *cut < cycles(q, 1) ? best[0].parts : 1;

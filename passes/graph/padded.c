@@ -6,7 +6,7 @@
  *     %c = matmul %1, %3
  *
  * Tensor copies, and the widest accesses, want rows that begin at multiples of 16 bytes; elements that come one by one
- * cost ten times as much as the product. Rows that begin between sectors of 32 bytes come more slowly. What stands
+ * cost ten times as much as the product, also where few rows or short sums make it a small one. Rows that begin between sectors of 32 bytes come more slowly. What stands
  * behind a row is never read: the product has the same terms, and nan and infinities mean what they did. `to-loops`
  * puts a pad that a product reads in memory, and gives rows that can be brought to intermediates anyway, so that copies
  * are for what lies in memory as the caller has it. A copy has the order of axes of what it copies, but K last for an
@@ -77,7 +77,7 @@ bool sn_choice_padded_applies(const char **why_not, const sn_choice_question *q)
     *why_not = "it is for GPUs";
     if (!q->target->is_gpu) return false;
     *why_not = "it has few rows or columns, or a short sum";
-    if (p->m <= SN_CHOICE_SKINNY || p->n <= SN_CHOICE_SKINNY || p->k <= SN_CHOICE_SKINNY) return false;
+    if (p->m <= SN_CHOICE_SKINNY || p->n <= SN_CHOICE_SKINNY || p->k < SN_CHOICE_SHORT) return false;
     *why_not = "its operands can be brought as they are";
     look(o, q->target, q->m, p);
     return o[0].copied || o[1].copied;
@@ -102,6 +102,19 @@ static double turns_of(const sn_choice_question *q, double rows, double columns,
 
 static bool has_tiles(const sn_product *p) {
     return p->m >= SN_CHOICE_TILE && p->n >= SN_CHOICE_TILE && p->k >= SN_CHOICE_TILE;
+}
+
+/* Is x a tensor of the caller's, or a view of one? */
+static bool is_given(const sn_module *m, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    while (sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST) n = sn_node_get(m, n->in[0]);
+    return n->op == SN_OP_INPUT || n->op == SN_OP_WEIGHT || n->op == SN_OP_CONSTANT;
+}
+
+/* Few rows or columns, or short sums? What is computed gets rows that can be brought anyway; what lies in memory does not. */
+static bool has_short_tiles(const sn_module *m, const sn_product *p) {
+    bool large = (p->m >= SN_CHOICE_TILE || p->n >= SN_CHOICE_TILE) && p->k >= SN_CHOICE_SHORT;
+    return large && is_given(m, p->left) && is_given(m, p->right);
 }
 
 /* Threads bring elements one by one, for tiles that may be small. */
@@ -177,11 +190,13 @@ double sn_choice_padded_cycles(const sn_choice_question *q) {
     operand o[2];
     if (!sn_choice_padded_applies(&why_not, q)) return 0;
     sn_mma mma = look(o, q->target, q->m, q->product);
-    if (!mma || !has_tiles(q->product)) return 0;
+    if (!mma || !(has_tiles(q->product) || has_short_tiles(q->m, q->product))) return 0;
     double copies = 0, memory = (double)q->target->cycle_bytes * q->target->units;
     for (int i = 0; i < 2; i++)
         if (o[i].copied && !is_constant(q->m, o[i].node, 0)) copies += 2 * bytes_of(&o[i].at) / memory + SN_LAUNCH;
-    return copies + sn_choice_cycles_by_boxes(q, o->at.dtype, mma);
+    double fetch = (bytes_of(&o[0].at) + bytes_of(&o[1].at)) / memory,
+           boxes = sn_choice_cycles_by_boxes(q, o->at.dtype, mma);
+    return copies + (boxes > fetch + SN_CHOICE_BEGIN ? boxes : fetch + SN_CHOICE_BEGIN);
 }
 
 /* ---- the copies ---- */

@@ -8,17 +8,23 @@
  * replace these nests later.
  */
 #include "ir/graph/conv.h"
+#include "passes/base/made.h"
 #include "passes/lower/lower.h"
 
 #include <string.h>
 
 /* ---- matmul ---- */
 
+static sn_val put_operand(sn_lower *lw, const sn_lower_product *p, uint32_t k) {
+    sn_val v = k ? sn_lower_element(lw, p->b, p->b_index) : sn_lower_element(lw, p->a, p->a_index);
+    if (p->rounded[k] != p->dtype) v = sn_put_cast(lw->m, lw->at, p->rounded[k], v);
+    return sn_put_cast(lw->m, lw->at, p->dtype, v);
+}
+
 static void emit_matmul_body(sn_lower *lw, void *user, const sn_ix *index, sn_val *yield) {
     sn_lower_product *p = user;
     p->a_index[p->a_k] = p->b_index[p->b_k] = index[0];
-    sn_val a = sn_put_cast(lw->m, lw->at, p->dtype, sn_lower_element(lw, p->a, p->a_index));
-    sn_val b = sn_put_cast(lw->m, lw->at, p->dtype, sn_lower_element(lw, p->b, p->b_index));
+    sn_val a = put_operand(lw, p, 0), b = put_operand(lw, p, 1);
     yield[0] = sn_put_op2(lw->m, lw->at, SN_LOP_MUL, a, b);
 }
 
@@ -29,11 +35,25 @@ static void batch_index(sn_lower *lw, const sn_type *t, const sn_ix *result, uin
     for (uint32_t k = 0; k < batch; k++) at[k] = sn_ix_eq(t->shape[k], one) ? zero : result[result_batch - batch + k];
 }
 
+/* What the operand is before views and casts that lose nothing. */
+static sn_dtype narrow_dtype(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    for (; sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; n = sn_node_get(lw->m, x)) {
+        if (n->op == SN_OP_CAST && !sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype)) break;
+        x = n->in[0];
+    }
+    return n->type.dtype;
+}
+
 void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *a = &sn_node_get(lw->m, n->in[0])->type, *b = &sn_node_get(lw->m, n->in[1])->type;
     uint32_t has_m = a->rank > 1, has_n = b->rank > 1, batch = n->type.rank - has_m - has_n;
     *out = (sn_lower_product){.a = n->in[0], .b = n->in[1], .dtype = sn_compute_dtype(n->type.dtype)};
+    for (uint32_t k = 0; k < 2; k++) {
+        bool computed = sn_matmul_makes(lw->m, lw->cx->target, x, k);
+        out->rounded[k] = computed ? narrow_dtype(lw, n->in[k]) : out->dtype;
+    }
     batch_index(lw, a, index, batch, out->a_index);
     batch_index(lw, b, index, batch, out->b_index);
     out->a_k = a->rank - 1;

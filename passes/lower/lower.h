@@ -191,6 +191,7 @@ sn_ix sn_lower_clamped(sn_lower *lw, sn_ix e, sn_ix extent);
 
 /* Is x larger than what its elements are made of? Then it may be cheaper to make than to store and to load. */
 bool sn_lower_is_of_pairs(const sn_lower *lw, sn_nd x);
+
 /* Elements of the operand that become one of reduction x; 0: not known. */
 int64_t sn_lower_reduced(const sn_lower *lw, sn_nd x);
 /* Is the reduction better written out where it is read than realized? */
@@ -265,6 +266,8 @@ typedef struct sn_lower_product {
     uint32_t a_k, b_k; /* which axis is summed ... */
     sn_ix steps;       /* ... and its size */
     sn_dtype dtype;    /* of the sum */
+    sn_dtype rounded
+        [2]; /* to what an operand that is computed here is rounded first, as it would be in memory; else that of the sum */
 } sn_lower_product;
 void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index);
 

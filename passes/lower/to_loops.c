@@ -17,6 +17,7 @@
  *     matmul read on a GPU (else each element is read many times; a conv
  *     has masks anyway, so its operands may be padded); on a GPU they get rows that begin at multiples of 16 bytes;
  *   - so is what stands below the views of operands of an attention, whatever it is;
+ *   - of few rows of halves on a GPU with tensor copies the other operand is computed where it is multiplied (passes/base/made.h);
  *   - integers that a matmul or convolution on a GPU multiplies as floats more than SN_CONVERTED_ROWS times each are realized as floats,
  *     and so are floats that it multiplies as narrower ones;
  *   - what a chain of views reads is realized where its index would take too many divisions (views.c);
@@ -40,6 +41,7 @@
 #include "ir/graph/repeat.h"
 #include "passes/base/constants.h"
 #include "passes/base/costs.h"
+#include "passes/base/made.h"
 #include "passes/base/rebuild.h"
 #include "passes/lower/lower.h"
 
@@ -95,6 +97,11 @@ static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
     for (uint32_t i = 0; i < joint->n_in; i++)
         if (!is_plain_load(lw, joint->in[i], false)) return false;
     return lw->nodes[at.i].users == 1;
+}
+
+static bool is_made(const sn_lower *lw, sn_nd x, uint32_t k) {
+    const sn_lower_node *info = &lw->nodes[sn_node_get(lw->m, x)->in[k].i];
+    return !info->realized && !info->attention && !info->within && sn_matmul_makes(lw->m, lw->cx->target, x, k);
 }
 
 /* Elements of a type; 0: nobody knows. */
@@ -164,14 +171,38 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
     return drawn;
 }
 
+/* Has it the elements of its operand, in some order? */
+static bool is_same_elements(const sn_node_rec *n) {
+    return n->op == SN_OP_RESHAPE || n->op == SN_OP_PERMUTE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
+}
+
+/* Is x computed from inputs and constants alone, no results of other kernels among them? */
+static bool is_of_inputs(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (lw->nodes[x.i].realized) return n->op == SN_OP_INPUT || has_data(n);
+    bool of_inputs = true;
+    for (uint32_t k = 0; k < n->n_in && of_inputs; k++) of_inputs = is_of_inputs(lw, n->in[k]);
+    return of_inputs;
+}
+
+/* How often a matmul multiplies each element of operand k; 0: it is none. */
+static int64_t uses_of(const sn_lower *lw, sn_nd x, uint32_t k) {
+    return sn_node_get(lw->m, x)->op == SN_OP_MATMUL ? sn_graph_matmul_uses(lw->m, x, k) : 0;
+}
+
 /* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than
  * they, so that a view of it is one of rows as it has them, in the dtype that it has; else what is widened rather
- * than its wider copy, so that the product is one of halves. */
-static sn_nd realized_for(const sn_lower *lw, sn_nd x) {
+ * than its wider copy, so that the product is one of halves; on a GPU what is made of inputs below views that show all of it, in
+ * the order of its own axes, in which these lie, as a rule: a product takes either. What a kernel computes is stored as views
+ * want it, and what each row of a product has for itself (uses: 1) becomes part of its kernel in the order of that. */
+static sn_nd realized_for(const sn_lower *lw, sn_nd x, int64_t uses) {
     sn_nd base = x, narrow = x;
     for (const sn_node_rec *n; n = sn_node_get(lw->m, base), is_seen_through(lw, n); base = n->in[0])
         if (n->op == SN_OP_CAST) narrow = n->in[0];
-    return sn_node_get(lw->m, base)->op == SN_OP_PAD ? base : narrow;
+    if (sn_node_get(lw->m, base)->op == SN_OP_PAD) return base;
+    if (uses < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, narrow)) return narrow;
+    while (is_same_elements(sn_node_get(lw->m, narrow))) narrow = sn_node_get(lw->m, narrow)->in[0];
+    return narrow;
 }
 
 /* An operand of an attention is what stands in memory, in the dtype that it has there: below views, whatever is
@@ -354,11 +385,6 @@ static bool is_as_large(const sn_lower *lw, const sn_node_rec *n, uint32_t k) {
     return true;
 }
 
-/* Has it the elements of its operand, in some order? */
-static bool is_same_elements(const sn_node_rec *n) {
-    return n->op == SN_OP_RESHAPE || n->op == SN_OP_PERMUTE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
-}
-
 /* Whose elements each become one of an output, and nothing else. Operands have smaller ids. */
 static void find_kept(sn_lower *lw) {
     for (uint32_t i = lw->m->graph.nodes.count; i-- > 1;) {
@@ -489,11 +515,12 @@ static void decide_node(sn_lower *lw, sn_nd x) {
             if (!is_chosen(lw, x, k)) realize_below(lw, n->in[k]);
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT || is_sort(n))
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
-            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k) && !is_chosen(lw, x, k))
-                lw->nodes[realized_for(lw, n->in[k]).i].realized = true;
+            if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k) &&
+                !is_chosen(lw, x, k) && !is_made(lw, x, k))
+                lw->nodes[realized_for(lw, n->in[k], uses_of(lw, x, k)).i].realized = true;
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
-            sn_nd cast = converted(lw, x, k);
+            sn_nd cast = is_made(lw, x, k) ? (sn_nd){0} : converted(lw, x, k);
             if (cast.i) lw->nodes[cast.i].realized = true;
             if (n->op == SN_OP_CONV) align_copy(lw, n->in[k]);
             else align_operand(lw, n->in[k]);

@@ -76,7 +76,8 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     *ct = (sn_contract){.cx = cx, .m = cx->m, .k = k};
     sn_contraction *c = &ct->c;
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
-    sn_dtype operand = c->operands[0].from;
+    bool made = sn_contract_find_made(ct);
+    sn_dtype operand = made ? ct->operand : c->operands[0].from;
     *why_not = "an operand has a prologue";
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_stmt_rec *load = c->operands[i].load.i ? sn_stmt_get(cx->m, c->operands[i].load) : NULL;
@@ -84,16 +85,17 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     }
     *why_not = "its operands have different dtypes";
     for (uint32_t i = 0; i < c->n_operands; i++)
-        if (c->operands[i].from != operand) return false;
+        if (c->operands[i].from != operand && !made) return false;
     *why_not = "there is no instruction for its dtypes";
     sn_precision precision = (sn_precision)sn_kern_get(cx->m, k)->sched.precision;
     bool is_f32 = operand == SN_F32 && c->dtype == SN_F32;
     sn_contract_order_sides(ct);
     for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
+    for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] &= !made || c->operands[i].right;
     sn_contract_straighten(ct);
     bool takes_apart = is_f32 && (precision != SN_PRECISION_TF32 || !takes_as_they_are(ct));
     if (takes_apart) ct->n_terms = sn_precision_terms(precision);
-    ct->in_registers |= takes_apart;
+    ct->in_registers |= takes_apart || made;
     ct->mma = instruction(cx->target, takes_apart ? SN_BF16 : operand, c->dtype);
     *why_not = "an operand lies across the sum, which the instruction does not take";
     if (ct->mma && !sn_mmas[ct->mma].across && any_lies_across(ct, true)) return false;
@@ -139,9 +141,11 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     const char *why_not;
     if (!cx->target->specific || pinned->threads || pinned->plain) return;
     if (!sn_contract_find(&ct, &why_not, cx, k)) return;
-    if (ct.c.m < least_rows(&ct) || ct.c.k * sn_dtype_bytes(ct.c.operands[0].from) < SN_PRODUCT_DEPTH) return;
+    bool deep = ct.c.k * sn_dtype_bytes(ct.c.operands[0].from) >= SN_PRODUCT_DEPTH;
+    bool halves = !ct.images && !ct.n_terms && ct.c.k >= SN_PRODUCT_SHORT;
+    if (ct.c.m < least_rows(&ct) || !(deep || halves)) return;
     bool for_tiles = pinned->halo || pinned->shared;
-    if (is_narrow(&ct) && for_tiles) return;
+    if (is_narrow(&ct) ? for_tiles : ct.made) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
     if (out->n && out->at[0].halo && !sn_contract_find_halo(&ct)) sn_contract_find_strip(&ct);

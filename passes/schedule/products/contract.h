@@ -36,6 +36,8 @@ typedef struct sn_contract {
     sn_mma mma; /* none: products without an instruction for matrices */
     bool
         in_registers; /* left operands pass through registers: as terms, or because the instruction wants them otherwise */
+    bool made;        /* left operands are computed on their way through registers (contract_made.c) ... */
+    int64_t together; /* ... from elements that are for so many steps each */
     uint32_t n_terms; /* bfloat16 terms that operands of f32 are taken apart into: contract_terms.c; 0: none */
     bool across[SN_MOST_OPERANDS]; /* which operand lies across the sum in memory */
     bool pixels[SN_MOST_OPERANDS]; /* whose boxes have pixels for lines: contract_pixels.c */
@@ -44,10 +46,12 @@ typedef struct sn_contract {
     sn_contract_strip strip;
     int64_t line;  /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
     double behind; /* sn_contract_behind */
-    /* Where threads bring operands to shared memory: */
-    sn_dtype operand;                 /* what stands there ... */
-    sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened */
+    /* Where threads bring operands to shared memory, or compute them in registers: */
+    sn_dtype operand; /* what stands there ... */
+    sn_val sources
+        [SN_MOST_OPERANDS]; /* ... made of that value, before it was widened: of left ones that are computed, too */
     int64_t pieces[SN_MOST_OPERANDS]; /* of how many elements it can be copied */
+    double work[SN_MOST_OPERANDS];    /* instructions with which that is computed for an element; 0: it is loaded */
     bool reads_only;                  /* the kernel stores to nothing that it loads */
 } sn_contract;
 
@@ -144,6 +148,20 @@ int64_t sn_contract_strip_space(const sn_contract *ct, const sn_sched *sc);
 
 /* Are sums so long, or so exact, that they are taken in runs, which totals in f32 add up? */
 bool sn_contract_has_totals(const sn_contract *ct);
+
+/* ---- contract_made.c: left operands that are computed from what boxes bring ---- */
+
+/* What the value was before it was widened. */
+sn_val sn_contract_narrowed(const sn_contract *ct, sn_val v);
+/* Are there such? They are on the left then, and their loads those of what boxes bring. */
+bool sn_contract_find_made(sn_contract *ct);
+/* Do parts of the sum of so many steps, times so many blocks, end where it does? Where nothing is computed they need not. */
+bool sn_contract_made_fits(const sn_contract *ct, int64_t depth, int64_t split);
+/* Steps of the operand that an element is for, as boxes bring it. */
+int64_t sn_contract_together(const sn_contract *ct, uint32_t operand);
+/* Instructions for an element; and cycles in which so many blocks compute all. */
+double sn_contract_made_work(const sn_contract *ct);
+double sn_contract_made_cycles(const sn_contract *ct, int64_t blocks);
 
 /* ---- contract_split.c: sums that blocks share ---- */
 

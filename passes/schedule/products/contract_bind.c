@@ -116,7 +116,8 @@ void sn_contract_put_box(sn_contract_binding *b, sn_cursor at, const sn_contract
           lane = sn_contract_loop(b, &at, "j", width, SN_AXIS_SEQ);
     sn_stmt_get(m, sn_stmt_get(m, at.parent)->parent)->bulk = true;
     sn_ix place = sn_ix_addc(m, b->across[i] ? lane : line, box->place);
-    sn_ix step = sn_ix_add(m, b->across[i] ? line : lane, box->step);
+    sn_ix step = sn_ix_scale(m, b->across[i] ? line : lane, sn_contract_together(&b->ct, i));
+    step = sn_ix_add(m, step, box->step);
     sn_val x = b->ct.pixels[i] ? sn_contract_put_pixel(b, at, box, line, lane)
                                : put_element(b, at, &b->ct.c.operands[i], place, step);
     sn_ix to = sn_ix_addc(m, sn_ix_fma(b->m, width, line, lane), box->to);
@@ -136,9 +137,10 @@ static void put_boxes(sn_contract_binding *b, sn_cursor at, uint32_t i, sn_ix k,
         sn_contract_put_strip(b, at, k);
         return;
     }
-    for (int64_t part = 0; part < (across ? rows : depth) / width; part++) {
+    int64_t together = sn_contract_together(&b->ct, i);
+    for (int64_t part = 0; part < (across ? rows : depth / together) / width; part++) {
         box.place = across ? part * width : 0;
-        box.step = sn_ix_addc(b->m, sn_ix_scale(b->m, k, depth), across ? 0 : part * width);
+        box.step = sn_ix_addc(b->m, sn_ix_scale(b->m, k, depth), across ? 0 : part * width * together);
         box.to = to + part * box.lines * width;
         sn_contract_put_box(b, at, &box);
     }
@@ -184,7 +186,8 @@ static void make_operands(sn_contract_binding *b) {
             continue;
         }
         bool shares = b->ct.halo.taps || b->ct.strip.taps;
-        int64_t size = shares ? sn_contract_space(&b->ct, b->sc, i) : rows * b->sc->tile_k;
+        int64_t own = rows * b->sc->tile_k / sn_contract_together(&b->ct, i);
+        int64_t size = shares ? sn_contract_space(&b->ct, b->sc, i) : own;
         b->shared[i] = sn_contract_local(b, o->right ? "right" : "left", dtype, SN_BUF_SHARED, size, b->sc->cluster);
         sn_buf_get(b->m, b->shared[i])->swizzle =
             b->sc->threads ? sn_contract_swizzle(&b->ct, b->sc, i) : line_of(b, i);
@@ -299,6 +302,7 @@ static void put_pieces(sn_contract_binding *b, sn_cursor at) {
 static void put_products(sn_contract_binding *b, sn_cursor at) {
     sn_cursor in = at;
     sn_ix k = open_steps(b, &in);
+    b->step = sn_ix_scale(b->m, k, b->sc->tile_k);
     put_operands(b, in, k);
     if (b->sc->plain) {
         sn_contract_plain_put(b, in);
@@ -646,6 +650,8 @@ bool sn_contract_fits(const char **why_not, const sn_contract *ct, const sn_sche
         fits &= !b.across[i] || bytes % line_of(&b, i) == 0;
     }
     if (!fits) return *why_not = "tiles are narrower than lines of an operand", sn_kern_remove(m, b.k), false;
+    if (!sn_contract_made_fits(ct, sc->tile_k, sc->split > 1 ? sc->split : 1))
+        return *why_not = "an operand that is computed ends inside of a step", sn_kern_remove(m, b.k), false;
     if (!sn_contract_divides(ct, sc)) return *why_not = "steps are beyond the last tap", sn_kern_remove(m, b.k), false;
     if (!sn_contract_has_whole_tiles(ct, sc))
         return *why_not = "tiles reach over pixels without a test", sn_kern_remove(m, b.k), false;

@@ -1,6 +1,6 @@
 /* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands,
  * products, results), contract_terms.c (products of f32 by terms of bfloat16), contract_split.c (sums that several
- * blocks share), contract_ahead.c (loads behind it), contract_fill.c (operands that threads bring) and
+ * blocks share), contract_made.c (left operands that are computed), contract_ahead.c (loads behind it), contract_fill.c (operands that threads bring) and
  * contract_plain.c (products without matrix instructions).
  */
 #ifndef SN_PASSES_SCHEDULE_PRODUCTS_CONTRACT_BIND_H
@@ -18,6 +18,7 @@ typedef struct sn_contract_binding {
     uint32_t n_vals; /* of the module, before anything was made */
     sn_stmt_vec body;
     sn_ix batch, row, column; /* of the tile's first element */
+    sn_ix step;               /* of the sum, that the part in the pipe begins with */
     sn_ix turn;               /* number of the tile among those of its block */
     sn_ix tile, group, part;  /* numbers: of the tile, of the parts of its sums; split: how many of these there are */
     int64_t split, groups;
@@ -159,6 +160,11 @@ sn_val sn_contract_raw(sn_contract_binding *b, sn_cursor at, uint32_t operand, s
 sn_ix sn_contract_step_at(sn_contract_binding *b, sn_ix p);
 /* Terms of x go to element `at` of these buffers. */
 void sn_contract_store_terms(sn_contract_binding *b, sn_cursor at, sn_val x, const sn_buf *to, sn_ix offset);
+
+/* ---- contract_made.c ---- */
+
+/* Element (row, step) of a left operand that is made of the raw one. */
+sn_val sn_contract_make(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix row, sn_ix step, sn_val raw);
 
 /* ---- contract_pixels.c ---- */
 

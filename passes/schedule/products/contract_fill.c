@@ -112,10 +112,20 @@ static int64_t piece_of(const fill *f) {
 
 /* ---- the nest ---- */
 
-/* Elements that a thread brings: turns of a few that are written out. */
-static sn_ix open_turns(sn_contract_binding *b, sn_cursor *at, int64_t turns) {
-    enum { WRITTEN = 12 };
-    int64_t inner = turns < WRITTEN ? turns : WRITTEN;
+/* Does a block that is alone on its multiprocessor bring elements of the operand one by one, and wait for them? */
+static bool waits_alone(const fill *f, int64_t piece, bool copies) {
+    enum { SHORTEST = 4 /* bytes of a copy that is on its way */ };
+    const sn_contraction *c = &f->b->ct.c;
+    const sn_sched *sc = f->b->sc;
+    int64_t tiles = sn_mul_clamped(c->batch, sn_ceil_div(c->m, sc->tile_m) * sn_ceil_div(c->n, sc->tile_n));
+    bool alone = tiles * f->b->split <= (int64_t)f->b->ct.cx->target->units;
+    return alone && piece == 1 && (!copies || sn_dtype_bytes(f->b->ct.operand) < SHORTEST);
+}
+
+/* Elements that a thread brings: turns of a few that are written out, of more where all that it waits for are they. */
+static sn_ix open_turns(sn_contract_binding *b, sn_cursor *at, int64_t turns, bool waits) {
+    enum { WRITTEN = 12, TOGETHER = 32 };
+    int64_t most = waits ? TOGETHER : WRITTEN, inner = turns < most ? turns : most;
     while (turns % inner) inner--;
     sn_ix w = sn_ix_const(b->m, 0);
     if (turns > inner) w = sn_contract_loop(b, at, "w", turns / inner, SN_AXIS_SEQ);
@@ -129,7 +139,7 @@ static void put_nest(const fill *f, sn_cursor at, bool copies) {
     int64_t in_line = contiguous / piece, all = in_line * (f->across ? f->depth : f->rows);
     sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X);
     sn_stmt_get(m, at.parent)->bulk = copies;
-    sn_ix number = sn_ix_fma(b->m, threads, open_turns(b, &at, all / threads), x);
+    sn_ix number = sn_ix_fma(b->m, threads, open_turns(b, &at, all / threads, waits_alone(f, piece, copies)), x);
     sn_ix line = sn_ix_divc(m, number, in_line), first = sn_ix_scale(m, sn_ix_modc(m, number, in_line), piece);
     sn_ix lane = piece > 1 ? sn_contract_loop(b, &at, "v", piece, SN_AXIS_VECTOR) : sn_ix_const(m, 0);
     spot begin = spot_of(f, line, first), s = spot_of(f, line, sn_ix_add(m, first, lane));

@@ -21,6 +21,7 @@
  */
 #include "ir/index/ix_build.h"
 #include "passes/schedule/products/contract_bind.h"
+#include "passes/schedule/base/figures.h"
 
 enum { GROUP = 8 /* lines that are permuted alike */ };
 
@@ -172,6 +173,9 @@ static bool fills_lines(const sn_contract *ct) {
 /* Weights of all taps of a step are neighbours, if it has all channels. */
 int64_t sn_contract_lanes(const sn_contract *ct, const sn_sched *sc, uint32_t operand) {
     const sn_contract_halo *h = &ct->halo;
+    if (ct->made)
+        return sn_least(SN_LINE / sn_dtype_bytes(ct->c.operands[operand].from),
+                        sn_pow2_divisor(sc->tile_k / sn_contract_together(ct, operand)));
     if (!h->taps) return sn_contract_line(ct);
     if (operand == h->operand || !fills_lines(ct)) return h->line;
     int64_t line = SN_LINE / sn_dtype_bytes(ct->c.operands[operand].from);

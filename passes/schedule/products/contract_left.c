@@ -3,7 +3,7 @@
  *     loop k : pipe { boxes   barrier   fragment 0   acc += fragment 0 * right   fragment 1   acc += fragment 1 * right }
  *
  * Threads load from shared memory what boxes have brought, as the instruction wants it in registers (ir/loop/mma.h), and make of
- * it what it multiplies: terms of f32 (contract_terms.c), or the same elements, of an operand that lies across the sum, which
+ * it what it multiplies: terms of f32 (contract_terms.c), what is computed from it (contract_made.c), or the same elements, of an operand that lies across the sum, which
  * instructions of tf32 take from registers alone. A step of the pipe has two pieces with registers of their own: while the
  * products of one are under way, the other is loaded.
  */
@@ -46,7 +46,8 @@ void sn_contract_make_fragments(sn_contract_binding *b) {
 
 sn_val sn_contract_raw(sn_contract_binding *b, sn_cursor at, uint32_t operand, sn_ix row, sn_ix step) {
     sn_mma_operand raw = sn_contract_operand_of(b, operand);
-    sn_ix offset = sn_mma_offset(b->m, &raw, b->sc->tile_k, row, step);
+    int64_t together = sn_contract_together(&b->ct, operand);
+    sn_ix offset = sn_mma_offset(b->m, &raw, b->sc->tile_k / together, row, sn_ix_divc(b->m, step, together));
     return sn_put_load(b->m, at, raw.buf, sn_shared_of_rank(b->m, raw.buf, b->nest.rank, offset));
 }
 
@@ -60,12 +61,13 @@ static void hold(sn_contract_binding *b, sn_cursor at, uint32_t operand, int64_t
     sn_ix h = sn_contract_loop(b, &at, "h", nest.tiles_m, SN_AXIS_UNROLL),
           s = sn_contract_loop(b, &at, "s", steps, SN_AXIS_UNROLL),
           i = sn_contract_loop(b, &at, "i", 2, SN_AXIS_UNROLL), r = sn_contract_loop(b, &at, "r", 2, SN_AXIS_UNROLL),
-          e = sn_contract_loop(b, &at, "e", c, SN_AXIS_UNROLL);
+          e = sn_contract_loop(b, &at, "e", c, b->ct.made ? SN_AXIS_VECTOR : SN_AXIS_UNROLL);
     sn_ix p = sn_ix_fma(b->m, c, sn_ix_modc(m, x, LANES), e);
     p = sn_ix_addc(m, sn_ix_fma(b->m, k, s, sn_ix_fma(b->m, LANES * c, i, p)), piece * nest.depth);
     sn_ix element = sn_ix_fma(b->m, 2, sn_ix_fma(b->m, 2, sn_ix_fma(b->m, steps, h, s), i), r);
     sn_ix row = sn_mma_row(m, &nest, x, h, sn_ix_scale(m, r, 2));
     sn_val raw = sn_contract_raw(b, at, operand, row, sn_contract_step_at(b, p));
+    if (b->ct.made) raw = sn_contract_make(b, at, operand, row, p, raw);
     sn_put_store(m, at, to, sn_ix_add(m, base, sn_ix_fma(b->m, c, element, e)), raw);
 }
 

@@ -5,7 +5,8 @@
  * Such a product takes as long as its left operand takes to come from memory. Tiles are as small as an instruction,
  * and all of them run at the same time where a multiprocessor has room for its share of them: then it does not
  * matter that some have one more, since all that run share the memory. Else blocks do one tile after the other.
- * Where tiles are few, blocks share the sums of each (contract_split.c). Stages are as many as keep twice the bytes
+ * Where tiles are few, blocks share the sums of each (contract_split.c); so they do where threads compute the left operand
+ * (contract_made.c), which takes longer than it takes to come. Stages are as many as keep twice the bytes
  * on their way that memory asks for. Does not choose between this and tiles.
  */
 #include "passes/schedule/products/contract.h"
@@ -29,7 +30,7 @@ static int64_t step_bytes(const sn_contract *ct, const sn_sched *sc) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         const sn_contraction_operand *o = &ct->c.operands[i];
-        bytes += (int64_t)sn_dtype_bytes(o->from) * (o->right ? sc->tile_n : sc->tile_m);
+        bytes += (int64_t)sn_dtype_bytes(o->from) * (o->right ? sc->tile_n : sc->tile_m) / sn_contract_together(ct, i);
     }
     return bytes;
 }
@@ -46,8 +47,9 @@ static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, i
     int64_t step = step_bytes(ct, sc), depth = sn_ceil_div(ct->c.k, sc->split);
     int64_t beside = (int64_t)SN_TERMS_COPIES * ct->n_terms * sn_dtype_bytes(SN_BF16) * sc->tile_n * rights(ct);
     if (!sc->tile_k) {
-        sc->tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
-        while (step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
+        sc->tile_k = (uint32_t)sn_contract_line(ct);
+        while (sn_contract_made_fits(ct, 2 * (int64_t)sc->tile_k, sc->split) &&
+               step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
                2 * (step * SN_NARROW_STAGES + beside) * sc->tile_k <= room && 2 * (int64_t)sc->tile_k <= depth)
             sc->tile_k *= 2;
     }
@@ -58,11 +60,26 @@ static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, i
 
 /* A multiprocessor alone draws several times its share of the memory, so that a third of them is enough. */
 static uint32_t choose_split(const sn_contract *ct, int64_t tiles) {
-    int64_t units = ct->cx->target->units, line = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    int64_t units = ct->cx->target->units, line = sn_contract_line(ct);
     int64_t split = tiles * SN_NARROW_FEW <= units ? units / (tiles > 0 ? tiles : 1) : 1;
     int64_t most = sn_ceil_div(ct->c.k, line) / SN_NARROW_PART;
     if (split > most) split = most;
     return split > 1 ? (uint32_t)split : 1;
+}
+
+/* So many parts that multiprocessors, which compute what they multiply, are done first. */
+static uint32_t share_made(const sn_contract *ct, int64_t tiles) {
+    uint32_t best = 1;
+    double least = sn_contract_made_cycles(ct, tiles);
+    int64_t line = sn_contract_line(ct), most = sn_ceil_div(ct->c.k, line) * SN_PIECES / SN_NARROW_PART,
+            blocks = (int64_t)SN_MADE_BLOCKS * ct->cx->target->units;
+    for (uint32_t n = 2; n <= most && tiles * n <= blocks; n++) {
+        double cycles = sn_contract_made_cycles(ct, tiles * n) + SN_MADE_SHARE;
+        if (!sn_contract_made_fits(ct, line, n) || cycles >= least) continue;
+        least = cycles;
+        best = n;
+    }
+    return best;
 }
 
 /* Of more tiles, too, where parts of the operands come from the cache that much sooner than the last block has all sums. */
@@ -95,7 +112,7 @@ static bool can_share(const sn_contract *ct, const sn_sched *pinned, uint32_t gr
     if (!sc.stages) sc.stages = 2;
     if (!sc.tile_m) sc.tile_m = groups * mma->m;
     if (!sc.tile_n) sc.tile_n = columns(ct, sc.block_x);
-    if (!sc.tile_k) sc.tile_k = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
+    if (!sc.tile_k) sc.tile_k = (uint32_t)sn_contract_line(ct);
     return sc.tile_m % (groups * mma->m) == 0 && sn_contract_fits(&why_not, ct, &sc);
 }
 
@@ -135,12 +152,14 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (sc.block_x % mma->threads || !sc.tile_m) return;
     int64_t tiles = sn_mul_clamped(ct->c.batch, sn_ceil_div(ct->c.m, sc.tile_m) * sn_ceil_div(ct->c.n, sc.tile_n));
     bool open = !sc.split && !sc.persistent && sc.cluster == 1 && tiles > 0;
-    if (!sc.split) sc.split = open ? choose_split(ct, tiles) : 1;
-    if (open && sc.split == 1) sc.split = share_long(ct, &sc, tiles);
+    if (!sc.split) sc.split = !open ? 1 : ct->made ? share_made(ct, tiles) : choose_split(ct, tiles);
+    if (open && !ct->made && sc.split == 1) sc.split = share_long(ct, &sc, tiles);
     tiles = sn_mul_clamped(tiles, sc.split);
     /* Several warpgroups take all registers of a multiprocessor (codegen-llvm/kernel.c). */
     int64_t each = sn_ceil_div(tiles, t->units), blocks = tiles,
-            most = sc.block_x > mma->threads ? 1 : SN_NARROW_BLOCKS;
+            most = sc.block_x > mma->threads ? 1
+                   : ct->made                ? SN_MADE_BLOCKS
+                                             : SN_NARROW_BLOCKS;
     if (pinned->cls == SN_SCHED_NONE) sc.persistent = each > most;
     if (sc.persistent) each = 1, blocks = t->units;
     if (each > most) each = most, blocks = each * t->units;
@@ -149,6 +168,10 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (pinned->cls != SN_SCHED_NONE && !is_possible(ct, &sc)) return;
     sn_schedule_propose(out, ct->cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(ct->m, &ct->c, t) + SN_PRODUCT_RESULTS;
+    if (ct->made) {
+        double busy = sn_contract_made_cycles(ct, tiles) + SN_PRODUCT_BEGIN + (sc.split > 1 ? SN_MADE_SHARE : 0);
+        if (busy > out->cycles) out->cycles = busy;
+    }
     /* Threads that take several left operands apart are what a block waits for. */
     if (ct->n_terms && ct->c.n_states > 1) {
         double busy = sn_contract_tiles_cycles(ct, &sc);

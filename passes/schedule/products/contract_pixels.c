@@ -70,6 +70,7 @@ static bool choose_lines(sn_contract *ct) {
 }
 
 int64_t sn_contract_line(const sn_contract *ct) {
+    if (ct->made) return SN_PIECES * SN_LINE / sn_dtype_bytes(ct->operand);
     return ct->line ? ct->line : SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
 }
 
@@ -154,6 +155,9 @@ bool sn_contract_find_pixels(const char **why_not, sn_contract *ct) {
     *why_not = "an operand has a prologue";
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         const sn_stmt_rec *load = load_of(ct, i);
+        bool computed =
+            ct->made && !ct->c.operands[i].right; /* masks are for what is computed, not for what is brought */
+        if (computed) continue;
         if (load->has_mask && !is_zero(ct, load->in[1])) return false;
         ct->pixels[i] = load->has_mask || is_bent(ct, i, ct->across[i]);
         ct->images |= ct->pixels[i];

@@ -110,9 +110,15 @@ static double issue(const sn_contract_rows *r, sn_pass_ctx *cx, int64_t groups) 
     return bytes > 0 ? each * cx->target->cycle_bytes / (bytes * SN_ISSUES) : 1;
 }
 
-/* The same of tiles: threads take f32 apart into terms, of both operands; else they have nothing to do with
+/* The same of tiles: threads take f32 apart into terms, of both operands, or compute the long one; else they have nothing to do with
  * elements. */
-static double issue_of_tiles(const sn_contract_rows *r, const sn_pass_ctx *cx, const sn_sched *tiles) {
+static double issue_of_tiles(const sn_contract_rows *r, sn_pass_ctx *cx, sn_kern k, const sn_sched *tiles) {
+    sn_contract ct;
+    const char *why_not;
+    if (!tiles->threads && sn_contract_find(&ct, &why_not, cx, k) && ct.made)
+        return sn_contract_made_work(&ct) * (double)ct.together * cx->target->cycle_bytes /
+               ((double)sn_dtype_bytes(ct.c.operands[0].right ? ct.c.operands[1].from : ct.c.operands[0].from) *
+                SN_ISSUES);
     if (r->c.dtype != SN_F32 || r->c.operands[0].from != SN_F32) return 0;
     double each = SN_PRODUCT_TERMS * (1.0 + (double)tiles->tile_n / tiles->tile_m);
     return each * cx->target->cycle_bytes / ((double)sn_dtype_bytes(SN_F32) * SN_ISSUES);
@@ -278,6 +284,12 @@ static bool overlaps(const sn_contract_rows *r, const sn_module *m) {
     return any;
 }
 
+/* One row times columns that are odd, and too many to be loaded in one turn: threads would load them one by one, in as many blocks as columns
+ * give. Columns of a reduction have parts of the sum each. */
+static bool is_odd(const sn_contract_rows *r, const sn_target *t) {
+    return r->c.m == 1 && !r->along && r->vector == 1 && !sn_contract_rows_early(r, t);
+}
+
 /* Does the header say what a thread has, and is there room for it? */
 static bool possible(const sn_contract_rows *r, const sn_sched *sc, const sn_target *t) {
     uint64_t threads = (uint64_t)sc->block_x * sc->block_y;
@@ -306,7 +318,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
     sn_sched sc = *pinned;
     if (!sn_contract_rows_find(&r, &why_not, cx, k)) return SN_OK;
     bool open = pinned->cls == SN_SCHED_NONE;
-    if (open && shares_pixels(&r, cx->m)) return SN_OK;
+    if (open && (shares_pixels(&r, cx->m) || is_odd(&r, cx->target))) return SN_OK;
     int64_t least = r.c.m > 1 ? SN_ROWS_SHARED_STEPS : SN_ROWS_STEPS;
     if (!r.bytes || (open && (r.c.n < SN_ROWS_COLUMNS || r.c.k < least))) return SN_OK;
     sc.cls = SN_SCHED_CONTRACT;
@@ -321,7 +333,8 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
         SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
         const sn_sched *first = tiles.n ? &tiles.at[0] : NULL;
         if (first && overlaps(&r, cx->m)) return SN_OK;
-        if (first && !first->plain && issue_of_tiles(&r, cx, first) < work && !draw_alone(&r, cx->target, first, work))
+        if (first && !first->plain && issue_of_tiles(&r, cx, k, first) < work &&
+            !draw_alone(&r, cx->target, first, work))
             return SN_OK;
     }
     sn_schedule_propose(out, cx, &sc);

@@ -13,6 +13,7 @@
 #include "passes/schedule/products/contract.h"
 
 #include "ir/loop/access.h"
+#include "passes/schedule/base/model.h"
 
 enum { LEAST_STAGES = 2, MOST_STAGES = 4, LEAST_STEPS = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
 
@@ -20,16 +21,6 @@ enum { LEAST_STAGES = 2, MOST_STAGES = 4, LEAST_STEPS = 4, MOST_LINES = 2, SIDES
 
 static const sn_stmt_rec *def_of(const sn_contract *ct, sn_val v) {
     return sn_stmt_get(ct->m, sn_val_get(ct->m, v)->def);
-}
-
-/* What the value was before it was widened. */
-static sn_val narrow(const sn_contract *ct, sn_val v) {
-    for (const sn_stmt_rec *r = def_of(ct, v); r->op == SN_LOP_CAST; r = def_of(ct, v)) {
-        sn_dtype from = sn_val_get(ct->m, r->in[0])->dtype;
-        if (from == SN_BOOL || !sn_dtype_holds(r->dtype, from)) break;
-        v = r->in[0];
-    }
-    return v;
 }
 
 /* Products of bf16 are what that precision allows; otherwise nothing is rounded. */
@@ -77,13 +68,26 @@ static bool reads_only(const sn_contract *ct) {
     return true;
 }
 
+/* Instructions with which an element of an operand is computed from what is loaded; 0: it is copied. */
+static double work_for(sn_notes *seen, const sn_contract *ct, sn_val v) {
+    const sn_stmt_rec *r = def_of(ct, v);
+    double work = 0;
+    if (r->op == SN_LOP_LOAD || sn_lop_has_region(r->op) || !sn_notes_add(seen, v.i)) return 0;
+    for (uint32_t i = 0; i < r->n_in; i++) work += work_for(seen, ct, r->in[i]);
+    return work + (r->op == SN_LOP_CONST ? 0 : sn_schedule_op_cost((sn_lop)r->op));
+}
+
 bool sn_contract_find_threads(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_sched *sc) {
     *ct = (sn_contract){.cx = cx, .m = cx->m, .k = k};
     sn_contraction *c = &ct->c;
     if (!sn_contraction_find(c, why_not, cx, k)) return false;
     *why_not = "it has no elements";
     if (!c->batch || !c->m || !c->n || !c->k) return false;
-    for (uint32_t i = 0; i < c->n_operands; i++) ct->sources[i] = narrow(ct, c->operands[i].value);
+    for (uint32_t i = 0; i < c->n_operands; i++) {
+        sn_notes seen = {.arena = cx->scratch};
+        ct->sources[i] = sn_contract_narrowed(ct, c->operands[i].value);
+        ct->work[i] = work_for(&seen, ct, ct->sources[i]);
+    }
     for (uint32_t i = 0; i < c->n_operands; i++) ct->across[i] = sn_contraction_lies_across(cx, c, i);
     ct->reads_only = reads_only(ct);
     ct->mma = sc->plain ? SN_MMA_NONE : instruction(ct, sc->precision);
@@ -178,14 +182,17 @@ typedef struct work {
     double tensor;       /* cycles of the matrix instructions of one warp */
     double shared;       /* bytes that all warps move in shared memory */
     double fetched;      /* bytes that come from memory */
+    bool computes;       /* what is no copy is not on its way while others are multiplied */
 } work;
 
 /* Elements that threads copy at a time. */
 static double piece_of(const sn_contract *ct, uint32_t i) { return (double)ct->pieces[i]; }
 
 static void add_copies(work *w, const sn_contract *ct, const sn_sched *sc) {
-    for (uint32_t i = 0; i < ct->c.n_operands; i++)
-        w->issue += (double)(rows_of(ct, sc, i) * sc->tile_k) / piece_of(ct, i) / sc->block_x * SN_CONTRACT_COPY;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) {
+        double each = (double)(rows_of(ct, sc, i) * sc->tile_k) / sc->block_x;
+        w->issue += each * (SN_CONTRACT_COPY / piece_of(ct, i) + ct->work[i]);
+    }
     w->fetched = (double)part_bytes(ct, sc);
     w->shared += w->fetched;
 }
@@ -220,6 +227,7 @@ static void add_mma(work *w, const sn_contract *ct, const sn_sched *sc) {
 
 static work work_of(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
     work w = {.warps = (double)sc->block_x / SN_WARP};
+    for (uint32_t i = 0; i < ct->c.n_operands; i++) w.computes |= ct->work[i] > 0;
     add_copies(&w, ct, sc);
     if (sc->plain) add_plain(&w, ct, sc, p);
     else add_mma(&w, ct, sc);
@@ -253,7 +261,7 @@ static double together(const double *cycles, size_t n) {
  * warps, shared memory and the L2 give operands; or a warp waits for what it loads, or for copies that are on their
  * way. */
 static double step_cycles(const sn_sched *sc, const work *w, double n) {
-    double ahead = sc->stages > 1 ? sc->stages - 1 : 1, own = most(w->issue, w->tensor);
+    double ahead = sc->stages > 1 && !w->computes ? sc->stages - 1 : 1, own = most(w->issue, w->tensor);
     double each = most(n * w->warps / SN_SCHEDULERS, 1);
     double busy[] = {each * own, n * w->shared / SN_LINE, n * w->fetched / SN_CONTRACT_CACHE};
     double cycles = most(together(busy, SN_COUNT(busy)), own + w->waits * SN_CONTRACT_WAIT);
