@@ -259,6 +259,15 @@ sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end);
 
 /* ---- contract.c, attention.c ---- */
 
+/* ---- operands.c ---- */
+
+/* A view, or a cast that loses nothing? */
+bool sn_lower_is_seen_through(const sn_lower *lw, const sn_node_rec *n);
+/* Has it the elements of its operand, in some order? */
+bool sn_lower_is_same_elements(const sn_node_rec *n);
+/* What gets memory for operand k of a contraction that is more than loads. */
+sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k);
+
 /* The operands of a matmul at a result index, but for the axis that is summed. */
 typedef struct sn_lower_product {
     sn_nd a, b;

@@ -77,12 +77,6 @@ static bool is_packed_once(const sn_lower *lw, sn_nd x, uint32_t k) {
            sn_lower_is_of_pairs(lw, n->in[k]);
 }
 
-/* A view, or a cast that loses nothing. */
-static bool is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
-    if (n->op == SN_OP_CAST) return sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype);
-    return sn_ops[n->op].cls == SN_OPS_VIEW;
-}
-
 /* Is operand k of a matmul on a GPU put together of parts that stand in memory (old keys, and new ones behind them), and is each
  * element used so few times that to choose between the parts costs less than a copy? */
 static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
@@ -91,7 +85,8 @@ static bool is_chosen(const sn_lower *lw, sn_nd x, uint32_t k) {
         return false;
     if (sn_node_attr(lw->m, x, SN_ATTR_SCHEDULE)) return false; /* a library, say, wants them in memory */
     sn_nd at = n->in[k];
-    while (!lw->nodes[at.i].realized && is_seen_through(lw, sn_node_get(lw->m, at))) at = sn_node_get(lw->m, at)->in[0];
+    while (!lw->nodes[at.i].realized && sn_lower_is_seen_through(lw, sn_node_get(lw->m, at)))
+        at = sn_node_get(lw->m, at)->in[0];
     joint = sn_node_get(lw->m, at);
     if (lw->nodes[at.i].realized || joint->op != SN_OP_CONCAT || joint->n_in > SN_CHOSEN_PARTS) return false;
     for (uint32_t i = 0; i < joint->n_in; i++)
@@ -171,44 +166,11 @@ static bool is_drawn(const sn_lower *lw, const sn_node_rec *n) {
     return drawn;
 }
 
-/* Has it the elements of its operand, in some order? */
-static bool is_same_elements(const sn_node_rec *n) {
-    return n->op == SN_OP_RESHAPE || n->op == SN_OP_PERMUTE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
-}
-
-/* Is x computed from inputs and constants alone, no results of other kernels among them? */
-static bool is_of_inputs(const sn_lower *lw, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (lw->nodes[x.i].realized) return n->op == SN_OP_INPUT || has_data(n);
-    bool of_inputs = true;
-    for (uint32_t k = 0; k < n->n_in && of_inputs; k++) of_inputs = is_of_inputs(lw, n->in[k]);
-    return of_inputs;
-}
-
-/* How often a matmul multiplies each element of operand k; 0: it is none. */
-static int64_t uses_of(const sn_lower *lw, sn_nd x, uint32_t k) {
-    return sn_node_get(lw->m, x)->op == SN_OP_MATMUL ? sn_graph_matmul_uses(lw->m, x, k) : 0;
-}
-
-/* What is put in memory where operand x of a contraction is more than loads: a pad below views and casts rather than
- * they, so that a view of it is one of rows as it has them, in the dtype that it has; else what is widened rather
- * than its wider copy, so that the product is one of halves; on a GPU what is made of inputs below views that show all of it, in
- * the order of its own axes, in which these lie, as a rule: a product takes either. What a kernel computes is stored as views
- * want it, and what each row of a product has for itself (uses: 1) becomes part of its kernel in the order of that. */
-static sn_nd realized_for(const sn_lower *lw, sn_nd x, int64_t uses) {
-    sn_nd base = x, narrow = x;
-    for (const sn_node_rec *n; n = sn_node_get(lw->m, base), is_seen_through(lw, n); base = n->in[0])
-        if (n->op == SN_OP_CAST) narrow = n->in[0];
-    if (sn_node_get(lw->m, base)->op == SN_OP_PAD) return base;
-    if (uses < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, narrow)) return narrow;
-    while (is_same_elements(sn_node_get(lw->m, narrow))) narrow = sn_node_get(lw->m, narrow)->in[0];
-    return narrow;
-}
-
 /* An operand of an attention is what stands in memory, in the dtype that it has there: below views, whatever is
  * computed goes there, in the order of its own axes. */
 static void realize_below(sn_lower *lw, sn_nd x) {
-    while (!lw->nodes[x.i].realized && is_seen_through(lw, sn_node_get(lw->m, x))) x = sn_node_get(lw->m, x)->in[0];
+    while (!lw->nodes[x.i].realized && sn_lower_is_seen_through(lw, sn_node_get(lw->m, x)))
+        x = sn_node_get(lw->m, x)->in[0];
     lw->nodes[x.i].realized = true;
 }
 
@@ -390,7 +352,7 @@ static void find_kept(sn_lower *lw) {
     for (uint32_t i = lw->m->graph.nodes.count; i-- > 1;) {
         const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
         for (uint32_t k = 0; k < n->n_in && lw->nodes[i].live; k++) {
-            bool passes = is_same_elements(n) || (is_by_element(n) && is_as_large(lw, n, k));
+            bool passes = sn_lower_is_same_elements(n) || (is_by_element(n) && is_as_large(lw, n, k));
             lw->nodes[n->in[k].i].kept |= !passes || lw->nodes[i].kept;
         }
     }
@@ -517,7 +479,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++)
             if (!is_plain_load(lw, n->in[k], n->op == SN_OP_CONV) && !is_packed_once(lw, x, k) &&
                 !is_chosen(lw, x, k) && !is_made(lw, x, k))
-                lw->nodes[realized_for(lw, n->in[k], uses_of(lw, x, k)).i].realized = true;
+                lw->nodes[sn_lower_realized_for(lw, x, k).i].realized = true;
     if (sn_ops[n->op].cls == SN_OPS_CONTRACT && lw->cx->target->is_gpu)
         for (uint32_t k = info->attention ? 1 : 0; k < n->n_in; k++) {
             sn_nd cast = is_made(lw, x, k) ? (sn_nd){0} : converted(lw, x, k);
