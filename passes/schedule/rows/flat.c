@@ -781,8 +781,9 @@ static int64_t most_words_of_columns(const sn_schedule_flat *f, int64_t lanes, i
 /* Columns of a block that threads have at a time, where several share each: fewer, by more threads, if those of other groups lie in the same banks
  * and half as many words meet in one then. */
 static int64_t columns_together(const sn_schedule_flat *f, int64_t columns, int64_t lanes) {
+    if (f->lines || f->inner < 2 || columns < 1) return columns;
     int64_t all = most_words_of_columns(f, lanes, columns);
-    if (f->lines || f->inner < 2 || all < SN_FLAT_MEET) return columns;
+    if (all < SN_FLAT_MEET) return columns;
     for (int64_t beside = columns; beside % 2 == 0 && beside / 2 >= f->inner / lanes; beside /= 2)
         if (2 * most_words_of_columns(f, lanes, beside / 2) <= all) return beside / 2;
     return columns;
