@@ -441,7 +441,8 @@ static void decide_table(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     bool looks_up = n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER;
     if (lw->cx->target->is_gpu || !looks_up || is_plain_load(lw, n->in[0], false) || lw->nodes[x.i].within) return;
-    if (elements_of(lw, x) >= SN_TABLE_READS * elements_of(lw, n->in[0])) realize_below(lw, n->in[0]);
+    double table = elements_of(lw, n->in[0]);
+    if (table > 0 && elements_of(lw, x) >= SN_TABLE_READS * table) realize_below(lw, n->in[0]);
 }
 
 static void decide_node(sn_lower *lw, sn_nd x) {
