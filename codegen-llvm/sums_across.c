@@ -8,7 +8,7 @@
  *
  * One after the other each takes a shuffle and an addition for every halving, and a store of one element. So they end where sums
  * are short and vectors went along them: products of a few rows with rows (a step of a recurrent network, the scores of one query).
- * Statements beside the reductions run as lanes of the loop (lanes.c). Order of a sum: as halving has it, for any number of vectors.
+ * Statements beside the reductions run as lanes of the loop (lanes.c), where no iteration reads or stores what another one stores. Order of a sum: as halving has it, for any number of vectors.
  */
 #include "codegen-llvm/gen.h"
 
@@ -25,7 +25,22 @@ static bool is_sum_of_lanes(sn_gen *g, const sn_stmt_rec *r) {
     if (load->op != SN_LOP_LOAD || load->n_in || load->dtype != dtype || !is_power(sn_gen_extent(g, r->axis)))
         return false;
     if ((dtype != SN_F32 && dtype != SN_F64) || !sn_ix_uses_axis(g->m, load->ix, r->axis)) return false;
+    if (sn_ix_uses_vals(g->m, load->ix)) return false; /* they may be lanes of the loop */
     return yield->op == SN_LOP_YIELD && yield->in[0].i == load->result.i;
+}
+
+/* Does what the loop stores leave alone what other iterations read and store? */
+static bool is_own(sn_gen *g, const sn_stmt_rec *s, const sn_stmt_rec *store) {
+    int64_t step;
+    if (store->op != SN_LOP_STORE || sn_ix_uses_vals(g->m, store->ix) || !sn_ix_coef(g->m, store->ix, s->axis, &step) ||
+        step == 0)
+        return false;
+    for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t), *of = r->op == SN_LOP_REDUCE ? sn_stmt_get(g->m, r->first) : r;
+        bool touches = sn_is_access(of) && sn_buf_eq(of->buf, store->buf);
+        if (touches && (of != r || !sn_ix_eq(of->ix, store->ix))) return false;
+    }
+    return true;
 }
 
 static bool applies(sn_gen *g, const sn_stmt_rec *s) {
@@ -35,6 +50,7 @@ static bool applies(sn_gen *g, const sn_stmt_rec *s) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, t);
         bool sum = is_sum_of_lanes(g, r);
         if (!sum && sn_lops[r->op].has_region) return false;
+        if (sn_stores(r) && !is_own(g, s, r)) return false;
         if (sum && sn_gen_extent(g, r->axis) < n) return false;
         sums += sum;
     }

@@ -32,7 +32,7 @@ static bool plan_host(sn_scatter_plan *p, uint32_t bytes) {
     p->columns = p->width;
     p->batch = SN_SCATTER_GROUP;
     p->parts = sn_ceil_div(p->count, longest_part(p->rows));
-    if (p->in_memory) p->parts = least(p->parts, SN_SCATTER_APART);
+    if (p->in_memory) p->parts = least(p->parts, most(SN_SCATTER_APART, sn_ceil_div(p->count, SN_SCATTER_LONGEST)));
     p->steps = sn_ceil_div(sn_ceil_div(p->count, p->parts), SN_SCATTER_GROUP) * SN_SCATTER_GROUP;
     p->parts = sn_ceil_div(p->count, p->steps);
     return true;

@@ -45,7 +45,9 @@ static bounds of_axis(const sn_lower *lw, sn_nd x) {
     int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0), n;
     const sn_type *t = &sn_node_get(lw->m, x)->type;
     if (axis < 0) axis += t->rank;
-    return sn_ix_is_const(lw->m, t->shape[axis], &n) ? (bounds){0, fmax((double)n - 1, 0)} : unknown;
+    if (!sn_ix_is_const(lw->m, t->shape[axis], &n)) return unknown;
+    double last = fmax((double)n - 1, 0); /* as one of the dtype, which may be above it: 4096 of bf16 for 4095 */
+    return (bounds){0, sn_is_float(t->dtype) ? sn_round_to(t->dtype, last) : last};
 }
 
 /* Truncated; saturated where it leaves the dtype, which the caller sees to. A nan becomes 0. */

@@ -18,6 +18,7 @@
  * scatters come here (decompose_scatter.c); others are sorts. The first kernel is scheduled as it is made. Cost: the
  * updates once, and what the parts have: no more than a quarter of that, unless rows are many beside updates.
  */
+#include "passes/base/constants.h"
 #include "passes/base/nest.h"
 #include "passes/lower/scatter.h"
 
@@ -131,7 +132,7 @@ static void for_elements(parts *p, int64_t n, for_element body, void *user) {
 static void put_identity(parts *p, sn_ix e, void *user) {
     (void)user;
     sn_scattered *s = &p->s;
-    bool sum = s->comb == SN_COMB_SUM && sn_is_float(s->dtype) && s->plan.in_memory;
+    bool sum = s->comb == SN_COMB_SUM && sn_is_float(s->dtype);
     sn_val none = sum ? sn_put_const(s->m, s->lw->at, s->dtype, -0.0) : sn_scattered_identity(s);
     sn_put_store(s->m, s->lw->at, p->sums, sn_ix_add(s->m, p->first, e), none);
 }
@@ -211,8 +212,10 @@ bool sn_lower_scatter_parts(sn_lower_parts *out, sn_lower *lw, sn_nd x) {
     const sn_target *target = lw->cx->target;
     if (!sn_scatter_plan_make(&s->plan, target, sn_dtype_bytes(s->dtype), rows, width, count)) return false;
     sn_type type = {.dtype = s->dtype, .rank = 2, .shape = {sn_ix_const(m, s->plan.parts)}};
-    *out = (sn_lower_parts){
-        .number = s->plan.parts, .size = s->plan.room * width, .comb = s->comb, .few = s->plan.in_memory};
+    *out = (sn_lower_parts){.number = s->plan.parts,
+                            .size = s->plan.room * width,
+                            .comb = s->comb,
+                            .few = !target->is_gpu && s->plan.parts <= SN_SCATTER_APART};
     type.shape[1] = sn_ix_const(m, out->size);
     s->to = out->buf = sn_lower_temp(lw, &type);
     sn_lower_begin(lw);

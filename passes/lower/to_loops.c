@@ -441,7 +441,8 @@ static void decide_table(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     bool looks_up = n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER;
     if (lw->cx->target->is_gpu || !looks_up || is_plain_load(lw, n->in[0], false) || lw->nodes[x.i].within) return;
-    if (elements_of(lw, x) >= SN_TABLE_READS * elements_of(lw, n->in[0])) realize_below(lw, n->in[0]);
+    double table = elements_of(lw, n->in[0]);
+    if (table > 0 && elements_of(lw, x) >= SN_TABLE_READS * table) realize_below(lw, n->in[0]);
 }
 
 static void decide_node(sn_lower *lw, sn_nd x) {
@@ -715,6 +716,15 @@ static void emit_part(sn_lower *lw, void *user, const sn_ix *index, sn_val *yiel
     yield[0] = sn_put_load(lw->m, lw->at, c->parts.buf, sn_ix_fma(lw->m, c->parts.size, index[0], c->at));
 }
 
+/* The element and what its updates come to. Where that is zero it stays as it is, -0.0 too: there may be none. */
+static sn_val combined_with(sn_lower *lw, sn_comb comb, sn_val first, sn_val all) {
+    sn_dtype dtype = sn_val_get(lw->m, first)->dtype;
+    sn_val v = sn_put_op2(lw->m, lw->at, sn_comb_lops[comb], first, all);
+    if (comb != SN_COMB_SUM || !sn_is_float(dtype)) return v;
+    sn_val none = sn_put_op2(lw->m, lw->at, SN_LOP_EQ, all, sn_put_const(lw->m, lw->at, dtype, 0));
+    return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, none, first, v);
+}
+
 static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     sn_module *m = lw->m;
     const sn_node_rec *n = sn_node_get(m, x);
@@ -735,7 +745,7 @@ static void make_combining_scatter(sn_lower *lw, sn_nd x, sn_buf b) {
     }
     if (!c.parts.few) {
         sn_lower_reduce_nest(lw, &part, c.parts.comb, 1, &n->type.dtype, &number, 1, emit_part, &c);
-        v = sn_put_op2(m, lw->at, sn_comb_lops[c.parts.comb], v, part);
+        v = combined_with(lw, c.parts.comb, v, part);
     }
     sn_lower_note(lw, x, lw->first);
     sn_put_store(m, lw->at, b, sn_lower_place(lw, x, b, index), v);
