@@ -145,6 +145,13 @@ bool sn_fuse_in_order(const sn_module *m, sn_stmt nest) {
     return false;
 }
 
+/* A scan and the steps of a repeat: on a GPU loads go ahead of either, and of no nest that is both (schedule/moves/element.c). */
+static bool waits_twice(const siblings *sb) {
+    const sn_module *m = sb->cx->m;
+    bool one = sn_is_scan(m, sb->one), two = sn_is_scan(m, sb->two);
+    return sb->cx->target->is_gpu && one != two && sn_fuse_in_order(m, one ? sb->two : sb->one);
+}
+
 static bool may_merge(siblings *sb) {
     sn_module *m = sb->cx->m;
     const sn_stmt_rec *one = sn_stmt_get(m, sb->one), *two = sn_stmt_get(m, sb->two);
@@ -152,6 +159,7 @@ static bool may_merge(siblings *sb) {
     if (one->kind != SN_AXIS_SEQ || two->kind != SN_AXIS_SEQ) return false;
     if (one->n_combs + two->n_combs > MAX_COMBS) return false;
     if (one->op != two->op && (sn_fuse_in_order(m, sb->one) || sn_fuse_in_order(m, sb->two))) return false;
+    if (waits_twice(sb)) return false;
     sn_access_find(&sb->before, m, sb->cx->scratch, sb->one, sb->two);
     sn_stmt end = sn_stmt_walk_skip(m, sb->two);
     for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
