@@ -352,7 +352,9 @@ static void put_most(binder *b, sn_cursor at) {
     sn_val before = sn_put_load(m, at, b->most, l.slot), now = sn_put_load(m, at, b->largest, l.own);
     sn_val infinite = sn_put_op1(m, at, SN_LOP_ISINF, now);
     sn_val base = sn_put_op3(m, at, SN_LOP_SELECT, infinite, constant(b, at, 0), now);
-    sn_put_store(m, at, b->growth, l.slot, put_weight(b, at, before, base));
+    sn_val grows = put_weight(b, at, before, base); /* inf of inf: times the 0 that a group starts with it were nan */
+    grows = sn_put_op3(m, at, SN_LOP_SELECT, infinite, constant(b, at, 1), grows);
+    sn_put_store(m, at, b->growth, l.slot, grows);
     sn_put_store(m, at, b->most, l.slot, now);
     sn_put_store(m, at, b->base, l.slot, base);
 }
