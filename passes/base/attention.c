@@ -516,19 +516,30 @@ static bool is_of_rows(const finder *f, sn_nd x) {
     return sn_node_axes_mask(f->m, x) == 1u << (node(f, f->at->scores)->type.rank - 1);
 }
 
+/* A maximum that is rounded falls out of the quotient, but not out of a sum of differences to it. */
+static bool is_wider(const finder *f, sn_nd x) {
+    const sn_node_rec *n = node(f, x);
+    return is_float_cast(f, n) && sn_dtype_widens(node(f, n->in[0])->type.dtype, n->type.dtype);
+}
+
+static sn_nd below_wider(const finder *f, sn_nd x, bool views) {
+    while (is_wider(f, x) || (views && is_reshape(node(f, x)))) x = node(f, x)->in[0];
+    return x;
+}
+
 /* Is x the largest score of each row, as `is_statistic` looks for it? */
 static bool is_most(const finder *f, sn_nd x) {
-    x = below_casts(f, x);
-    if (node(f, x)->op == SN_OP_EXPAND) x = below_casts(f, node(f, x)->in[0]);
+    x = below_wider(f, x, false);
+    if (node(f, x)->op == SN_OP_EXPAND) x = below_wider(f, node(f, x)->in[0], false);
     if (!is_broadcast(f, x, f->at->scores)) return false;
-    while (is_reshape(node(f, x)) || is_float_cast(f, node(f, x))) x = node(f, x)->in[0];
+    x = below_wider(f, x, true);
     const sn_node_rec *n = node(f, x);
     return n->op == SN_OP_AMAX && is_of_rows(f, x) && sn_nd_eq(below_casts(f, n->in[0]), f->at->scores);
 }
 
 /* Is x the largest score, or 0 where that is infinite? */
 static bool is_finite_most(const finder *f, sn_nd x) {
-    const sn_node_rec *n = node(f, below_casts(f, x));
+    const sn_node_rec *n = node(f, below_wider(f, x, false));
     if (n->op != SN_OP_WHERE || !is_full_of(f, n->in[1], 0) || !is_most(f, n->in[2])) return false;
     const sn_node_rec *test = node(f, n->in[0]);
     return test->op == SN_OP_ISINF && is_most(f, test->in[0]);

@@ -73,11 +73,14 @@ static double cycles(const sn_scatter_plan *p, const sn_target *t, int64_t room,
     return turns * (walk + hand) + 2 * (double)p->parts * sums / ((double)t->units * SN_SCATTER_PART_BYTES);
 }
 
+enum { PLACE = 2 * 4 /* bytes: where an update of a batch goes, and one of the next batch (lower/scatter_block.c) */ };
+
 /* As many as there is room for, of which several blocks share a multiprocessor; of more than a warp no more than have a batch each. */
-static int64_t most_walkers(const sn_scatter_plan *p, const sn_target *t, int64_t room) {
+static int64_t most_walkers(const sn_scatter_plan *p, const sn_target *t, int64_t room, uint32_t bytes) {
     int64_t warp = most(1, SN_SCATTER_WARP * p->lanes / p->columns);
     int64_t batches = p->count / (SN_SCATTER_BATCH * (int64_t)t->units);
     int64_t n = most(1, least(room / SN_SCATTER_BLOCKS / p->columns, SN_SCATTER_THREADS * p->lanes / p->columns));
+    n = most(1, least(n, (int64_t)t->shared_bytes / ((p->rows + 1) * p->columns * bytes + SN_SCATTER_BATCH * PLACE)));
     if (batches > warp) n = least(n, batches);
     return n >= SN_SCATTER_MANY_WARPS * warp ? n - n % warp : n;
 }
@@ -86,7 +89,7 @@ static int64_t most_walkers(const sn_scatter_plan *p, const sn_target *t, int64_
 static double deal_best(sn_scatter_plan *p, const sn_target *t, int64_t room, uint32_t bytes) {
     sn_scatter_plan best = {0};
     double fastest = 0;
-    for (int64_t walkers = p->strips > 1 ? 1 : most_walkers(p, t, room); walkers >= 1; walkers /= 2) {
+    for (int64_t walkers = p->strips > 1 ? 1 : most_walkers(p, t, room, bytes); walkers >= 1; walkers /= 2) {
         p->walkers = walkers;
         int64_t blocks = t->units * resident(p, room, walkers * p->columns / p->lanes);
         for (int64_t parts = most(1, blocks / p->strips); parts >= 1; parts /= 2) {

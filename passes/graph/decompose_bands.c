@@ -9,8 +9,8 @@
  * loads as many elements. Tensor cores do all of them, and those by the zeros beside the band, while windows and bands go through memory once.
  *
  * Legality: the terms of a sum are added in another order; zeros beside the band times an infinity or a nan make nan, as in the
- * bands of class window. Which: on a GPU, where the multiplications of threads take longer than all that. A convolution that carries a schedule is
- * left alone. Cost: constant.
+ * bands of class window. Which: on a GPU, where the multiplications of threads take longer than all that, and windows and bands are
+ * no more than BANDS_ROOM bytes. A convolution that carries a schedule is left alone. Cost: constant.
  */
 #include "passes/graph/decompose.h"
 
@@ -52,8 +52,9 @@ static bool find(bands *b, const sn_module *m, sn_nd x) {
 static bool is_worth_it(const bands *b, const sn_module *m, const sn_target *t) {
     double images = (double)b->n * (double)b->channels, bytes = sn_dtype_bytes(sn_node_get(m, b->node)->type.dtype);
     double direct = images * (double)b->results * (double)b->taps / SN_BANDS_TAPS;
-    double moved = 2 * bytes * (double)b->steps * (images * (double)b->windows + (double)b->channels * RESULTS);
-    return b->taps > SN_BANDS_LEAST && direct > moved / SN_BANDS_MOVED + (double)t->units * SN_BANDS_LAUNCHES;
+    double room = bytes * (double)b->steps * (images * (double)b->windows + (double)b->channels * RESULTS);
+    if (b->taps <= SN_BANDS_LEAST || room > SN_BANDS_ROOM) return false;
+    return direct > 2 * room / SN_BANDS_MOVED + (double)t->units * SN_BANDS_LAUNCHES;
 }
 
 static sn_nd windows_of(sn_module *m, const bands *b) {

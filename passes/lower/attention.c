@@ -152,7 +152,12 @@ sn_val sn_lower_statistic(sn_lower *lw, sn_nd x) {
     const sn_lower_states *s = lw->states;
     SN_ASSERT(s);
     if (lw->nodes[x.i].statistic == SN_ATTENTION_MOST) return s->most;
-    if (lw->nodes[x.i].statistic == SN_ATTENTION_FINITE) return s->total;
+    if (lw->nodes[x.i].statistic == SN_ATTENTION_FINITE) {
+        /* Who reads the maximum has the sum relative to it: of scores that are bounded it is not (attend_weights.c). And weights of
+         * tensor cores are nan where it is inf. */
+        sn_val inf = number(lw, s, INFINITY);
+        return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, put2(lw, SN_LOP_EQ, s->most, inf), inf, s->total);
+    }
     sn_val size = sn_put_op1(lw->m, lw->at, SN_LOP_ABS, s->most);
     sn_val infinite = put2(lw, SN_LOP_EQ, size, number(lw, s, INFINITY));
     return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, infinite, number(lw, s, NAN), s->total);

@@ -352,7 +352,9 @@ static void put_most(binder *b, sn_cursor at) {
     sn_val before = sn_put_load(m, at, b->most, l.slot), now = sn_put_load(m, at, b->largest, l.own);
     sn_val infinite = sn_put_op1(m, at, SN_LOP_ISINF, now);
     sn_val base = sn_put_op3(m, at, SN_LOP_SELECT, infinite, constant(b, at, 0), now);
-    sn_put_store(m, at, b->growth, l.slot, put_weight(b, at, before, base));
+    sn_val grows = put_weight(b, at, before, base); /* inf of inf: times the 0 that a group starts with it were nan */
+    grows = sn_put_op3(m, at, SN_LOP_SELECT, infinite, constant(b, at, 1), grows);
+    sn_put_store(m, at, b->growth, l.slot, grows);
     sn_put_store(m, at, b->most, l.slot, now);
     sn_put_store(m, at, b->base, l.slot, base);
 }
@@ -499,8 +501,10 @@ static void put_rest(binder *b, sn_cursor at) {
     sn_ix of_v = sn_ix_add(m, s.vector, e.j);
     at = sn_host_if(b->m, b->k, at, sn_ix_sub(m, of_v, sn_ix_scale(m, s.jb, p.block.vectors)), p.block.vectors);
     sn_val states[4], most = sn_put_load(m, at, b->most, slot);
-    states[0] = states[2] = sn_put_op2(m, at, SN_LOP_MUL, most, constant(b, at, b->a->factor));
     states[1] = sn_put_load(m, at, total, slot);
+    sn_val scaled = sn_put_op2(m, at, SN_LOP_MUL, most, constant(b, at, b->a->factor));
+    sn_val passed = sn_put_op1(m, at, SN_LOP_ISNAN, states[1]); /* a nan that comparisons have passed by */
+    states[0] = states[2] = sn_put_op3(m, at, SN_LOP_SELECT, passed, states[1], scaled);
     sn_val inverse = sn_put_load(m, at, b->growth, slot);
     e.v = sn_open_loop(b->m, &at, "v", p.lanes, SN_AXIS_VECTOR);
     sn_ix column = column_at(b, of_v, e.v);
