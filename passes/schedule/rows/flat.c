@@ -323,7 +323,10 @@ static uint32_t column_lanes(const sn_schedule_flat *f, look *l) {
     return v > 1 && has_lanes(f, l, v) ? v : 1;
 }
 
-uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc) { return f->lanes > 1 ? sc->vector : 1; }
+/* Never more than there are, of a pinned vector that check() refuses. */
+uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc) {
+    return f->lanes > 1 ? sn_least(sc->vector, f->lanes) : 1;
+}
 
 /* Has a row one thread? Short rows of bytes that are read once have: to put together what eight of them have takes longer. */
 static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
@@ -796,7 +799,8 @@ static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
         return;
     }
-    uint32_t each = sn_schedule_flat_lanes(f, sc), columns = sc->tile_m / each;
+    uint32_t each = sn_schedule_flat_lanes(f, sc);
+    uint32_t columns = sc->tile_m < each ? 1 : sc->tile_m / each; /* of a pinned tile_m, which check() refuses */
     bool alone = is_alone(sh, f);
     uint32_t most = threads_of_columns(cx, f, sc->tile_m, alone);
     if (!sc->block_x) sc->block_x = alone ? threads_alone(columns, most) : (uint32_t)columns_together(f, columns, each);
