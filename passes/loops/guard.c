@@ -17,7 +17,7 @@
 #include "ir/loop/box.h"
 #include "passes/base/nest.h"
 
-enum { MAX_FACTS = 16, MAX_TERMS = 32 };
+enum { MAX_FACTS = 16, MAX_TERMS = 32, MAX_DEPTH = 4 };
 
 /* 0 <= e < bound, where the access is made. */
 typedef struct fact {
@@ -29,6 +29,7 @@ typedef struct facts {
     sn_module *m;
     fact at[MAX_FACTS];
     uint32_t n;
+    int depth; /* of facts used for what others have brought in, which may be the same again: n - r*(n div r) in r */
 } facts;
 
 /* ---- what holds ---- */
@@ -165,8 +166,12 @@ static sn_range range_of(facts *f, sn_ix e, bool tested) {
         if (sn_ix_eq(f->at[i].e, e) && f->at[i].bound != INT64_MAX)
             range = both(range, (sn_range){0, f->at[i].bound - 1});
     if (!open_sum(&s, f->m, e)) return range;
-    for (uint32_t i = 0; i < f->n; i++) use_fact(f, &s, &f->at[i]);
-    return both(range, sum_range(f, &s, r->kind == SN_IX_SUM));
+    bool more = f->depth < MAX_DEPTH;
+    f->depth += more;
+    for (uint32_t i = 0; more && i < f->n; i++) use_fact(f, &s, &f->at[i]);
+    range = both(range, sum_range(f, &s, r->kind == SN_IX_SUM));
+    f->depth -= more;
+    return range;
 }
 
 /* A box touches nothing beyond the dimensions that it has been found to have: those of pixels are no sums of axes. */

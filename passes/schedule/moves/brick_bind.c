@@ -782,6 +782,7 @@ static void put_runs(brick *b, const sn_stmt_vec *body, bool masked) {
     sn_stmt into = b->into;
     sn_ix x = sn_open_loop_in(b->m, b->k, &into, "x", b->threads, SN_AXIS_BLOCK_X);
     words w = split_words(b);
+    cut_run(b, &w, body); /* as put_words asks */
     bool between = goes_by_rows(b, &w) && b->sides[w.run[0]] % b->v;
     sn_stmt_vec left = b->words ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};
     sn_stmt_vec two = between ? sn_schedule_copy_body(b->cx, b->k, body) : (sn_stmt_vec){0};

@@ -18,6 +18,7 @@
  * Fields: tile_m rows of a block, vector elements of a piece.
  */
 #include "passes/schedule/moves/deal.h"
+#include "ir/loop/runs.h"
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
 
@@ -79,7 +80,9 @@ static bool find_looked_up(looked_up *l, sn_pass_ctx *cx, sn_kern k, const sn_sc
         if (r->op != SN_LOP_LOAD || !take_load(l, m, sh, r)) return false;
         l->position = at;
     }
-    return stores && l->buf.i && l->stored;
+    /* What finds a row has to be the same for all of it: an index of each element is none of that. */
+    sn_runs runs;
+    return stores && l->buf.i && l->stored && sn_runs_find(&runs, m, sh->body, cx->scratch);
 }
 
 bool sn_schedule_deal_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {

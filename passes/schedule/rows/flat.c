@@ -15,10 +15,9 @@
  * group touches, and are read only, or written whole by one store. All else is accessed as it is. flat_bind.c has the
  * picture of the kernel.
  *
- * Fields: tile_m rows a block. A row has block_x threads and block_y rows are done at a time; where rows are columns, or so
- * short that one thread does each, block_x rows are done at a time by block_y threads each, since neighbouring lanes then
- * read neighbours. vector elements of a row are read at once where pieces of 16 bytes begin rows, or neighbouring columns where these are
- * narrow and a word has several of them.
+ * Fields: tile_m rows a block. A row has block_x threads and block_y rows are done at a time; where rows are columns, or so short that one thread
+ * does each, block_x rows are done at a time by block_y threads each, since neighbouring lanes then read neighbours. vector elements of a row are
+ * read at once where pieces of 16 bytes begin rows, or neighbouring columns where these are narrow and a word has several of them.
  */
 #include "passes/schedule/rows/flat.h"
 
@@ -323,7 +322,9 @@ static uint32_t column_lanes(const sn_schedule_flat *f, look *l) {
     return v > 1 && has_lanes(f, l, v) ? v : 1;
 }
 
-uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc) { return f->lanes > 1 ? sc->vector : 1; }
+uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc) {
+    return f->lanes > 1 ? sn_least(sc->vector, f->lanes) : 1; /* check() refuses more */
+}
 
 /* Has a row one thread? Short rows of bytes that are read once have: to put together what eight of them have takes longer. */
 static bool is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f) {
@@ -603,8 +604,7 @@ bool sn_schedule_flat_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, 
     return !sh->scans || (f.by_columns && sh->max_count <= SN_FLAT_ALONE);
 }
 
-/* Has a multiprocessor room for a few blocks of as few groups as there can be? Columns that one thread has in its registers anyway take more of
- * them. */
+/* Has a multiprocessor room for a few blocks of as few groups as there can be? Columns that one thread has in its registers anyway take more. */
 static bool has_blocks(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     int64_t room = sn_add_clamped(room_for(f, f->unit), SN_SHARED_RESERVED);
     int64_t blocks = SN_FLAT_ALONE_BLOCKS * (sh->one_thread ? SN_FLAT_ALONE_TINY : 1);
@@ -796,7 +796,7 @@ static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
         if (!sc->block_y) sc->block_y = rows_at_a_time(sc->tile_m, sc->block_x);
         return;
     }
-    uint32_t each = sn_schedule_flat_lanes(f, sc), columns = sc->tile_m / each;
+    uint32_t each = sn_schedule_flat_lanes(f, sc), columns = (uint32_t)sn_ceil_div(sc->tile_m, each);
     bool alone = is_alone(sh, f);
     uint32_t most = threads_of_columns(cx, f, sc->tile_m, alone);
     if (!sc->block_x) sc->block_x = alone ? threads_alone(columns, most) : (uint32_t)columns_together(f, columns, each);
@@ -806,8 +806,7 @@ static void choose_threads(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
         sc->block_y *= 2;
 }
 
-/* Rows of a block. Those that one thread does are whole turns of all threads; the threads that share a column meet at
- * barriers, so that all columns are done at a time. */
+/* Rows of a block. One thread's rows are whole turns of all threads; those that share a column meet at barriers: all columns at a time. */
 static uint32_t choose_block(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_schedule_flat *f) {
     int64_t groups = choose_groups(cx, f), turn = SN_FLAT_THREADS / 2 * f->lanes;
     if (is_alone(sh, f)) {
@@ -872,11 +871,10 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape
 
 /* Is it complete, and would it pass the check? Of headers that nobody pinned. */
 static bool is_possible(const sn_pass_ctx *cx, const sn_schedule_flat *f, const sn_sched *sc) {
-    int64_t room = room_of(cx);
     int64_t at_a_time = rows_together(f, sc), share = f->by_columns ? sc->block_y : sc->block_x;
     if (!sc->tile_m || sc->tile_m % (f->unit * f->inner) || sc->block_x * sc->block_y > cx->target->max_threads)
         return false;
-    return room_for(f, sc->tile_m / f->inner) <= room && (share == 1 || sc->tile_m % at_a_time == 0);
+    return room_for(f, sc->tile_m / f->inner) <= room_of(cx) && (share == 1 || sc->tile_m % at_a_time == 0);
 }
 
 /* Other candidates: half as many rows a block, and twice as many. */
