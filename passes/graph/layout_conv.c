@@ -112,6 +112,7 @@ typedef struct shape {
     int64_t image[SN_MAX_RANK], weights[SN_MAX_RANK], result[SN_MAX_RANK];
     int64_t pixels, taps; /* of a result's image, of a window */
     bool joins;           /* taps of a row and channels, where boxes bring them */
+    bool is_offered;      /* the image, channels-last */
     bool is_apart;        /* results of neighbouring pixels, a sector or more: windows would be stored piece by piece */
 } shape;
 
@@ -139,6 +140,7 @@ static bool shape_of(shape *out, const sn_module *m, sn_nd x) {
 }
 
 static int64_t whole(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Every pixel is multiplied by one matrix. */
 static bool is_product(const shape *s) {
@@ -198,8 +200,10 @@ static bool is_patches(const shape *s) {
     return s->taps > 1 && 2 + 2 * s->g.n <= SN_MAX_RANK && s->image[1] * s->taps % sn_place_unit(s->dtype) == 0;
 }
 
-/* Elements of the sum of a result as boxes bring them: lines of 32, 64 or 128 bytes, of the channels of each tap or of a row of taps. */
+/* Elements of the sum of a result as boxes bring them: lines of 32, 64 or 128 bytes, of the channels of each tap or of a row of taps. Halves of a
+ * line that stay empty are left out, but not where f32 is taken apart, which takes whole lines. */
 static int64_t brought(const shape *s, int64_t together) {
+    enum { SHORTEST = 2 * SN_CHOICE_VECTOR };
     int64_t each = s->weights[1] * together, lines = s->taps, unit = SN_CHOICE_LINE;
     if (s->joins) {
         joined j = joined_of(s);
@@ -207,14 +211,23 @@ static int64_t brought(const shape *s, int64_t together) {
         lines = joined_taps(s, &j) * (s->g.n > 2 ? s->weights[2] : 1);
     }
     int64_t bytes = each * sn_dtype_bytes(s->dtype);
-    while (unit / 2 >= bytes && unit > 2 * SN_CHOICE_VECTOR) unit /= 2;
-    return lines * whole(bytes, unit) * unit / sn_dtype_bytes(s->dtype);
+    while (unit / 2 >= bytes && unit > SHORTEST) unit /= 2;
+    int64_t least = lines * whole(bytes, unit) * unit;
+    for (unit /= 2; unit >= SHORTEST; unit /= 2) {
+        int64_t all = lines * whole(bytes, unit) * unit;
+        if (s->dtype != SN_F32 || all % SN_CHOICE_LINE == 0) least = smaller(least, all);
+    }
+    return least / sn_dtype_bytes(s->dtype);
 }
 
-/* In which memory gives an image and takes its result. */
+/* In which memory gives an image and takes its result. Windows that are smaller than their steps leave pixels out. */
 static double memory_cycles(const sn_target *t, const shape *s) {
     double in = sn_dtype_bytes(s->dtype), out = in;
-    for (uint32_t k = 0; k < s->rank; k++) in *= (double)s->image[k], out *= (double)s->result[k];
+    for (uint32_t k = 0; k < s->rank; k++) {
+        int64_t pixels = s->image[k];
+        if (k > 1 && s->weights[k] < s->g.stride[k - 2]) pixels = smaller(pixels, s->result[k] * s->weights[k]);
+        in *= (double)pixels, out *= (double)s->result[k];
+    }
     return (in + out) / ((double)t->cycle_bytes * t->units);
 }
 
@@ -241,24 +254,31 @@ static double windows_cycles(const sn_target *t, const shape *s) {
     return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
+/* ... at so many hundredths of the time of their products: where results are few, a thread has the sum of one, which waits for each product. */
+static double threads_cycles(const sn_target *t, const shape *s, double percent) {
+    enum { WAIT = 3 /* cycles */, HUNDRED = 100 };
+    double alone = (double)(s->weights[1] * s->taps) * WAIT * percent / HUNDRED;
+    return more(windows_cycles(t, s) / SN_CHOICE_WINDOWS * percent, alone);
+}
+
 /* ... where windows move by one and the pixels of a channel lie together: a thread loads elements for the products of a row of taps; those of three
  * axes share less of them. */
 static double lines_cycles(const sn_target *t, const shape *s) {
     enum { PRODUCTS = 140, LOADS = 700, APART = 150, IMAGE = 2, HUNDRED = 100 };
     double percent = PRODUCTS + LOADS / (double)s->weights[s->rank - 1];
     if (s->g.n != IMAGE) percent *= (double)APART / HUNDRED;
-    return moves_by_one(s) ? windows_cycles(t, s) / SN_CHOICE_WINDOWS * percent : INFINITY;
+    return moves_by_one(s) ? threads_cycles(t, s, percent) : INFINITY;
 }
 
-/* ... without groups: of f32 so; bands do those of halves. Where windows move by more each product has a load, of which tiles do many results
- * with one, and boxes those of three axes where channels fill half a line. */
+/* ... without groups: of f32 so, unless channels lie together; bands do those of halves. Where windows move by more each product has a load, of
+ * which tiles do many results with one, and boxes those of three axes where channels fill half a line. */
 static double dense_windows_cycles(const sn_target *t, const shape *s) {
     enum { IMAGE = 2 };
     bool steps = moves_by_one(s), few = s->result[1] < SN_CHOICE_SKINNY;
     bool fills = s->g.n > IMAGE && 2 * s->weights[1] * sn_dtype_bytes(s->dtype) >= SN_CHOICE_LINE;
     bool may = steps ? s->dtype == SN_F32 : few && !fills;
-    if (s->g.groups > 1 || s->is_apart || !may) return INFINITY;
-    return steps ? lines_cycles(t, s) : windows_cycles(t, s) / SN_CHOICE_WINDOWS * SN_CHOICE_TAPS;
+    if (s->g.groups > 1 || s->is_apart || s->is_offered || !may) return INFINITY;
+    return steps ? lines_cycles(t, s) : threads_cycles(t, s, SN_CHOICE_TAPS);
 }
 
 /* What matrix instructions do windows of halves with, as bands of taps (passes/schedule/windows/window_bands.h). */
@@ -378,7 +398,7 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
     if (is_weight_gradient(s)) return (ways){sn_choice_cycles_by_boxes(&q, s->dtype, mma), threads};
     p.k = whole(brought(s, together), parts);
     threads = s->g.groups > 1 ? windows_cycles(cx->target, s) : less(threads, dense_windows_cycles(cx->target, s));
-    if (s->is_apart) threads *= 2; /* windows have the kernel, whose stores are pieces */
+    if (s->is_apart && moves_by_one(s)) threads *= 2; /* windows have the kernel, whose stores are pieces */
     double memory = memory_cycles(cx->target, s), boxes = sn_choice_cycles_by_boxes(&q, s->dtype, mma);
     return (ways){more(boxes, memory + SN_CHOICE_BEGIN), more(threads, memory)};
 }
@@ -490,6 +510,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered, boo
         return way == SN_LAYOUT_FIRST && is_scheduled(cx->m, x, "contract") ? SN_LAYOUT_ANY : way;
     }
     if (is_product(&s) && s.pixels % sn_place_unit(s.dtype) == 0) return SN_LAYOUT_PRODUCT;
+    s.is_offered = image_offered;
     s.joins = !image_offered && gains_by_joining(&s, sn_mmas[mma].k);
     s.is_apart = taken_last && s.result[1] * sn_dtype_bytes(s.dtype) >= 2 * SN_CHOICE_VECTOR;
     if (!s.is_apart && bands_pay(cx, x, &s, mma, image_offered, copies))

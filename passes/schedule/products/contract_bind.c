@@ -202,6 +202,7 @@ static void open_tiles(sn_contract_binding *b, sn_cursor *at) {
     int64_t across = sn_ceil_div(sn_ceil_div(c->m, b->sc->tile_m), cluster), along = sn_ceil_div(c->n, b->sc->tile_n);
     int64_t tiles = c->batch * across * along, blocks = b->ct.cx->target->units / cluster;
     if (b->sc->min_blocks > 1 && !b->sc->threads) blocks *= b->sc->min_blocks;
+    if (blocks < 1) blocks = 1; /* a cluster on a slice of a device */
     if (!b->sc->persistent || tiles < blocks) blocks = tiles;
     sn_ix g = sn_contract_loop(b, at, "g", blocks, SN_AXIS_GRID),
           rank = open_some(b, at, "c", cluster, SN_AXIS_CLUSTER);

@@ -272,16 +272,26 @@ static bool shares_pixels(const sn_contract_rows *r, const sn_module *m) {
     return r->c.m == 1 && sn_contraction_is_masked(m, &r->c) && r->c.k > r->c.n;
 }
 
-/* Are its elements read again and again, as those of an image by windows that overlap? Tiles take them from the caches for many columns at once. */
+/* Are its elements read again and again, as those of an image by windows that overlap? Tiles take them from the caches for many columns at once.
+ * What is around an image is counted, too, so that twice is the least. */
 static bool overlaps(const sn_contract_rows *r, const sn_module *m) {
+    enum { TWICE = 2 };
     bool any = false;
     for (uint32_t i = 0; i < r->c.n_operands; i++) {
         sn_stmt load = r->c.operands[i].right ? r->c.operands[i].load : (sn_stmt){0};
         sn_dtype dtype = load.i ? sn_stmt_get(m, load)->dtype : SN_F32;
         any |= load.i && sn_mul_clamped(sn_mul_clamped(r->c.n, r->c.k), sn_dtype_bytes(dtype)) >
-                             (int64_t)sn_buf_bytes(m, sn_stmt_get(m, load)->buf);
+                             TWICE * (int64_t)sn_buf_bytes(m, sn_stmt_get(m, load)->buf);
     }
     return any;
+}
+
+/* Have tiles, whose longer side lies along the long operand, a block for each multiprocessor, and are more than half of their columns there? */
+static bool are_filled(const sn_contract_rows *r, const sn_target *t, const sn_sched *tiles) {
+    int64_t wide = tiles->tile_m > tiles->tile_n ? tiles->tile_m : tiles->tile_n;
+    int64_t narrow = tiles->tile_m > tiles->tile_n ? tiles->tile_n : tiles->tile_m;
+    int64_t blocks = sn_mul_clamped(r->c.batch, sn_ceil_div(r->c.n, wide)) * (tiles->split ? tiles->split : 1);
+    return blocks >= t->units && 2 * r->c.m > narrow;
 }
 
 /* One row times columns that are odd, and too many to be loaded in one turn: threads would load them one by one, in as many blocks as columns
@@ -332,7 +342,7 @@ sn_status sn_schedule_contract_rows_candidates(sn_sched_list *out, sn_pass_ctx *
         sn_sched_list tiles = {0};
         SN_TRY(sn_schedule_contract_candidates(&tiles, cx, k, sh, pinned));
         const sn_sched *first = tiles.n ? &tiles.at[0] : NULL;
-        if (first && overlaps(&r, cx->m)) return SN_OK;
+        if (first && overlaps(&r, cx->m) && are_filled(&r, cx->target, first)) return SN_OK;
         if (first && !first->plain && issue_of_tiles(&r, cx, k, first) < work &&
             !draw_alone(&r, cx->target, first, work))
             return SN_OK;
