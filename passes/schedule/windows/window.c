@@ -274,7 +274,6 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     sn_window_choice c = {.of = &w, .pinned = pinned, .count_cycles = count_cycles};
     double element, contract = 0;
-    enum { HUNDRED = 100 };
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     if (pinned->bands || pinned->pixels) /* whose rows have been asked before */
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: its windows are not done by %s, as its schedule says",
@@ -294,8 +293,8 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
     double other = contract && (contract < element || !seen) ? contract : element;
     bool rows = false;
     if (!pinned->cls && seen && !contract) SN_TRY(is_done_by_rows(&rows, cx, k, sh, pinned));
-    double gain = rows ? HUNDRED : SN_WINDOW_GAIN;
-    if (!pinned->cls && (seen || contract) && c.cycles * HUNDRED > other * gain) return SN_OK;
+    double gain = rows ? SN_WINDOW_ROWS : SN_WINDOW_GAIN;
+    if (!pinned->cls && (seen || contract) && c.cycles * 100 > other * gain) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;
     return SN_OK;
