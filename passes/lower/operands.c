@@ -15,12 +15,13 @@ bool sn_lower_is_same_elements(const sn_node_rec *n) {
     return n->op == SN_OP_RESHAPE || n->op == SN_OP_PERMUTE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
 }
 
-/* Is x computed from inputs and constants alone, no results of other kernels among them? */
-static bool is_of_inputs(const sn_lower *lw, sn_nd x) {
+/* Is x computed from inputs and constants alone, no results of other kernels among them? One that was seen before is, or all ends there. */
+static bool is_of_inputs(const sn_lower *lw, sn_notes *seen, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
+    if (!sn_notes_add(seen, x.i)) return true;
     if (lw->nodes[x.i].realized) return n->op == SN_OP_INPUT || n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT;
     bool of_inputs = true;
-    for (uint32_t k = 0; k < n->n_in && of_inputs; k++) of_inputs = is_of_inputs(lw, n->in[k]);
+    for (uint32_t k = 0; k < n->n_in && of_inputs; k++) of_inputs = is_of_inputs(lw, seen, n->in[k]);
     return of_inputs;
 }
 
@@ -36,10 +37,11 @@ static int64_t uses_of(const sn_lower *lw, sn_nd x, uint32_t k) {
 sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k) {
     sn_nd x = sn_node_get(lw->m, product)->in[k];
     sn_nd base = x, narrow = x;
+    sn_notes seen = {.arena = lw->cx->scratch};
     for (const sn_node_rec *n; n = sn_node_get(lw->m, base), sn_lower_is_seen_through(lw, n); base = n->in[0])
         if (n->op == SN_OP_CAST) narrow = n->in[0];
     if (sn_node_get(lw->m, base)->op == SN_OP_PAD) return base;
-    if (uses_of(lw, product, k) < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, narrow)) return narrow;
+    if (uses_of(lw, product, k) < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, &seen, narrow)) return narrow;
     while (sn_lower_is_same_elements(sn_node_get(lw->m, narrow))) narrow = sn_node_get(lw->m, narrow)->in[0];
     return narrow;
 }

@@ -155,14 +155,14 @@ double sn_contract_made_cycles(const sn_contract *ct, int64_t blocks) {
 /* ---- binding ---- */
 
 /* All loads of it become the raw element; where such a load has a mask, what it has there. */
-static void put_raw(sn_contraction_copier *p, sn_contract_binding *b, sn_val v, sn_stmt load, sn_val raw) {
+static void put_raw(sn_contraction_copier *p, sn_contract_binding *b, sn_notes *seen, sn_val v, sn_stmt load,
+                    sn_val raw) {
     sn_module *m = b->m;
     const sn_stmt_rec *r = def_of(&b->ct, v), *of = sn_stmt_get(m, load);
-    uint64_t now;
-    if (sn_notes_find(&p->became, v.i, &now)) return;
+    if (!sn_notes_add(seen, v.i)) return;
     bool same = r->op == SN_LOP_LOAD && sn_buf_eq(r->buf, of->buf) && sn_ix_eq(r->ix, of->ix);
     if (!same) {
-        for (uint32_t i = 0; i < r->n_in; i++) put_raw(p, b, r->in[i], load, raw);
+        for (uint32_t i = 0; i < r->n_in; i++) put_raw(p, b, seen, r->in[i], load, raw);
         return;
     }
     sn_val x = raw;
@@ -181,6 +181,7 @@ sn_val sn_contract_make(sn_contract_binding *b, sn_cursor at, uint32_t operand, 
     sn_contraction_copier p;
     sn_contraction_copier_start(&p, b->ct.cx, at, b->n_vals);
     p.n = sn_contraction_axes(p.axes, p.with, m, &b->ct.c, &place);
-    put_raw(&p, b, b->ct.sources[operand], o->load, raw);
+    sn_notes seen = {.arena = b->ct.cx->scratch};
+    put_raw(&p, b, &seen, b->ct.sources[operand], o->load, raw);
     return sn_put_cast(m, at, b->ct.operand, sn_contraction_copy(&p, b->ct.sources[operand]));
 }

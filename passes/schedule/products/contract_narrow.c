@@ -137,7 +137,7 @@ static bool is_possible(const sn_contract *ct, const sn_sched *sc) {
     return groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= t->max_threads && sc->tile_m &&
            sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
            sc->tile_k % mma->k == 0 && sc->tile_k % sn_contract_line(ct) == 0 && sc->stages >= 2 &&
-           sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster;
+           sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster && (sc->cluster == 1 || sc->split == 1);
 }
 
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
