@@ -29,10 +29,10 @@ static int64_t uses_of(const sn_lower *lw, sn_nd x, uint32_t k) {
     return sn_node_get(lw->m, x)->op == SN_OP_MATMUL ? sn_graph_matmul_uses(lw->m, x, k) : 0;
 }
 
-/* A pad below views and casts rather than they, so that a view of it is one of rows as it has them, in the dtype that it has; else what is widened rather
- * than its wider copy, so that the product is one of halves; on a GPU what is made of inputs below views that show all of it, in
- * the order of its own axes, in which these lie, as a rule: a product takes either. What a kernel computes is stored as views
- * want it, and what each row of a product has for itself (uses: 1) becomes part of its kernel in the order of that. */
+/* A pad below views and casts rather than they, so that a view of it is one of rows as it has them, in the dtype that it has; else what is
+ * widened rather than its wider copy, so that the product is one of halves; on a GPU what is made of inputs below views that show all of
+ * it, in the order of its own axes, in which these lie, as a rule: a product takes either. What a kernel computes is stored as views want
+ * it, and what each row of a product has for itself (uses: 1) becomes part of its kernel in the order of that. */
 sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k) {
     sn_nd x = sn_node_get(lw->m, product)->in[k];
     sn_nd base = x, narrow = x;
