@@ -4,23 +4,22 @@
  */
 #include "passes/lower/lower.h"
 
-/* A view, or a cast that loses nothing. */
 bool sn_lower_is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
     if (n->op == SN_OP_CAST) return sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype);
     return sn_ops[n->op].cls == SN_OPS_VIEW;
 }
 
-/* Has it the elements of its operand, in some order? */
 bool sn_lower_is_same_elements(const sn_node_rec *n) {
     return n->op == SN_OP_RESHAPE || n->op == SN_OP_PERMUTE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE;
 }
 
-/* Is x computed from inputs and constants alone, no results of other kernels among them? */
-static bool is_of_inputs(const sn_lower *lw, sn_nd x) {
+/* Is x computed from inputs and constants alone, no results of other kernels among them? seen: nodes that have been asked. */
+static bool is_of_inputs(const sn_lower *lw, sn_nd x, sn_notes *seen) {
+    if (!sn_notes_add(seen, x.i)) return true;
     const sn_node_rec *n = sn_node_get(lw->m, x);
     if (lw->nodes[x.i].realized) return n->op == SN_OP_INPUT || n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT;
     bool of_inputs = true;
-    for (uint32_t k = 0; k < n->n_in && of_inputs; k++) of_inputs = is_of_inputs(lw, n->in[k]);
+    for (uint32_t k = 0; k < n->n_in && of_inputs; k++) of_inputs = is_of_inputs(lw, n->in[k], seen);
     return of_inputs;
 }
 
@@ -39,7 +38,8 @@ sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k) {
     for (const sn_node_rec *n; n = sn_node_get(lw->m, base), sn_lower_is_seen_through(lw, n); base = n->in[0])
         if (n->op == SN_OP_CAST) narrow = n->in[0];
     if (sn_node_get(lw->m, base)->op == SN_OP_PAD) return base;
-    if (uses_of(lw, product, k) < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, narrow)) return narrow;
+    sn_notes seen = {.arena = lw->cx->scratch};
+    if (uses_of(lw, product, k) < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, narrow, &seen)) return narrow;
     while (sn_lower_is_same_elements(sn_node_get(lw->m, narrow))) narrow = sn_node_get(lw->m, narrow)->in[0];
     return narrow;
 }
