@@ -8,7 +8,8 @@
  *
  * One after the other each takes a shuffle and an addition for every halving, and a store of one element. So they end where sums
  * are short and vectors went along them: products of a few rows with rows (a step of a recurrent network, the scores of one query).
- * Statements beside the reductions run as lanes of the loop (lanes.c), where no iteration reads or stores what another one stores. Order of a sum: as halving has it, for any number of vectors.
+ * Statements beside the reductions run as lanes of the loop (lanes.c), where no iteration reads or stores what another one stores. Order of
+ * a sum: as halving has it, for any number of vectors.
  */
 #include "codegen-llvm/gen.h"
 

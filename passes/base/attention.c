@@ -17,6 +17,7 @@
  * not count. What is not there: dropout of the weights, scores that something else than an attention reads.
  */
 #include "passes/base/attention.h"
+#include "passes/base/constants.h"
 
 #include <math.h>
 #include <string.h>
@@ -603,7 +604,6 @@ static bool is_by_rows(const teller *t, const sn_type *x) {
 
 /* Element by element made of statistics alone, by few operations, since each thread of a row may do them all. */
 static uint8_t own_of(const teller *t, sn_nd x) {
-    enum { MOST = 8 };
     const sn_node_rec *n = sn_node_get(t->m, x);
     uint32_t ops = 2;
     bool any = false;
@@ -615,7 +615,7 @@ static uint8_t own_of(const teller *t, sn_nd x) {
         any |= own != 0;
         ops += own ? own - 1 : 0;
     }
-    return any && is_by_rows(t, &n->type) && ops <= MOST + 1 ? (uint8_t)ops : 0;
+    return any && is_by_rows(t, &n->type) && ops <= SN_TOLD_OPS + 1 ? (uint8_t)ops : 0;
 }
 
 static void add_once(sn_nd_list *list, sn_arena *scratch, sn_nd x) {

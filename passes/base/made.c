@@ -1,13 +1,17 @@
 /* made.c: see made.h.
  *
- * Cost: linear in the expression.
+ * Cost: linear in the expression as it is written out, of which no more than MOST_NODES are looked at.
  */
 #include "passes/base/made.h"
 
 #include "passes/base/constants.h"
 #include "passes/base/nest.h"
 
-enum { PARTS = 128 /* steps of a pipe: two lines of halves */, TOGETHER = 8 /* elements in one of memory, at most */ };
+enum {
+    PARTS = 128 /* steps of a pipe: two lines of halves */,
+    TOGETHER = 8 /* elements in one of memory, at most */,
+    MOST_NODES = 256
+};
 
 static bool is_half(sn_dtype t) { return t == SN_BF16 || t == SN_F16; }
 
@@ -18,8 +22,7 @@ static bool widens(const sn_module *m, const sn_node_rec *n) {
     return n->op == SN_OP_CAST && sn_dtype_widens(sn_node_get(m, n->in[0])->type.dtype, n->type.dtype);
 }
 
-/* Before it was widened, through views. */
-static sn_dtype narrow_dtype(const sn_module *m, sn_nd x) {
+sn_dtype sn_matmul_narrow_dtype(const sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     for (; sn_ops[n->op].cls == SN_OPS_VIEW || widens(m, n); n = sn_node_get(m, x)) x = n->in[0];
     return n->type.dtype;
@@ -78,30 +81,32 @@ static sn_nd raw_of(const sn_module *m, sn_nd x, uint32_t axis, int64_t all) {
     return raw;
 }
 
-/* Operations with which an element is computed, up to a few more than there may be; of what is deeper nobody knows. */
-static uint32_t ops_of(const sn_module *m, sn_nd x, uint32_t depth) {
-    enum { DEEP = 32 };
+/* Operations with which an element is computed, up to a few more than there may be. left: nodes that are still looked at, once for each way
+ * that leads to them; of more nobody knows. */
+static uint32_t ops_of(const sn_module *m, sn_nd x, uint32_t *left) {
     const sn_node_rec *n = sn_node_get(m, x);
     bool counts = sn_node_is_elementwise(n);
     uint32_t ops = counts;
     if (!counts && sn_ops[n->op].cls != SN_OPS_VIEW && n->op != SN_OP_CONCAT) return 0;
-    if (depth == DEEP) return SN_MADE_OPS + 1;
-    for (uint32_t k = 0; k < n->n_in && ops <= SN_MADE_OPS; k++) ops += ops_of(m, n->in[k], depth + 1);
+    if (!*left) return SN_MADE_OPS + 1;
+    --*left;
+    for (uint32_t k = 0; k < n->n_in && ops <= SN_MADE_OPS; k++) ops += ops_of(m, n->in[k], left);
     return ops;
 }
 
 bool sn_matmul_makes(const sn_module *m, const sn_target *t, sn_nd x, uint32_t k) {
     const sn_node_rec *n = sn_node_get(m, x);
     const sn_type *type = &sn_node_get(m, n->in[k])->type;
+    uint32_t left = MOST_NODES;
     int64_t steps, uses;
     if (n->op != SN_OP_MATMUL || !t->is_gpu || !t->specific || sn_node_attr(m, x, SN_ATTR_SCHEDULE)) return false;
     if (type->rank < 2 || sn_compute_dtype(n->type.dtype) != SN_F32) return false;
     uint32_t axis = k ? type->rank - 2 : type->rank - 1;
     if (!sn_ix_is_const(m, type->shape[axis], &steps) || steps % PARTS) return false;
-    sn_dtype other = narrow_dtype(m, n->in[1 - k]);
-    if (!is_half(other) || narrow_dtype(m, n->in[k]) != other) return false;
+    sn_dtype other = sn_matmul_narrow_dtype(m, n->in[1 - k]);
+    if (!is_half(other) || sn_matmul_narrow_dtype(m, n->in[k]) != other) return false;
     uses = sn_graph_matmul_uses(m, x, k);
-    if (uses < 2 || uses > SN_MADE_USES || ops_of(m, n->in[k], 0) > SN_MADE_OPS) return false;
+    if (uses < 2 || uses > SN_MADE_USES || ops_of(m, n->in[k], &left) > SN_MADE_OPS) return false;
     sn_nd raw = raw_of(m, n->in[k], axis, size_of(m, n->in[k]));
     return raw.i && is_word(sn_node_get(m, raw)->type.dtype);
 }

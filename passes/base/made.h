@@ -16,5 +16,7 @@
 
 /* Is operand k of the matmul x computed where it is multiplied? */
 bool sn_matmul_makes(const sn_module *m, const sn_target *t, sn_nd x, uint32_t k);
+/* What an operand is before views and casts that lose nothing. */
+sn_dtype sn_matmul_narrow_dtype(const sn_module *m, sn_nd operand);
 
 #endif

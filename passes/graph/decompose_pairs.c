@@ -9,8 +9,8 @@
  * which wants its operand in memory unless it is made easily, they store and load it all; as sums they become one nest that makes an element
  * once for all of them (lower/reduce.c).
  *
- * Legality: always; the order of a sum is not part of what a product means. Which: f32 and f64, up to COLUMNS columns, an operand of
- * operations on elements and of short sums (coordinates), at least LARGER times what these read. Products that carry a schedule stay. Cost:
+ * Legality: always; the order of a sum is not part of what a product means. Which: f32 and f64, up to PAIRS_COLUMNS columns, an operand of
+ * operations on elements and of short sums (coordinates), at least PAIRS_LARGER times what these read. Products that carry a schedule stay. Cost:
  * at most MOST_NODES for each product.
  */
 #include "passes/graph/decompose.h"
@@ -18,7 +18,7 @@
 #include "ir/graph/build.h"
 #include "passes/base/constants.h"
 
-enum { COLUMNS = 4, LARGER = 4, MOST_NODES = 64 };
+enum { MOST_NODES = 64 };
 
 /* What an operand is made of, as far as one has looked. */
 typedef struct made {
@@ -58,7 +58,7 @@ static bool look(made *a, sn_module *m, sn_nd x) {
 
 static bool is_of_pairs(sn_module *m, sn_nd x) {
     made a = {.n = 0};
-    return sn_node_is_elementwise(sn_node_get(m, x)) && look(&a, m, x) && elements(m, x) / LARGER >= a.read;
+    return sn_node_is_elementwise(sn_node_get(m, x)) && look(&a, m, x) && elements(m, x) / SN_PAIRS_LARGER >= a.read;
 }
 
 sn_nd sn_dec_pairs(sn_pass_ctx *cx, sn_nd x) {
@@ -69,7 +69,8 @@ sn_nd sn_dec_pairs(sn_pass_ctx *cx, sn_nd x) {
     int64_t width;
     bool wide = sn_type_of(m, pairs)->dtype == SN_F32 || sn_type_of(m, pairs)->dtype == SN_F64;
     if (cx->target->is_gpu || !wide || n->type.rank != 2 || sn_type_of(m, pairs)->rank != 2) return x;
-    if (sn_node_attr(m, x, SN_ATTR_SCHEDULE) || !sn_ix_is_const(m, n->type.shape[1], &width) || width > COLUMNS)
+    if (sn_node_attr(m, x, SN_ATTR_SCHEDULE) || !sn_ix_is_const(m, n->type.shape[1], &width) ||
+        width > SN_PAIRS_COLUMNS)
         return x;
     if (!is_of_pairs(m, pairs)) return x;
     pairs = sn_graph_unsqueeze(m, pairs, &last, 1);

@@ -256,17 +256,17 @@ static double windows_cycles(const sn_target *t, const shape *s) {
 
 /* ... at so many hundredths of the time of their products: where results are few, a thread has the sum of one, which waits for each product. */
 static double threads_cycles(const sn_target *t, const shape *s, double percent) {
-    enum { WAIT = 3 /* cycles */, HUNDRED = 100 };
-    double alone = (double)(s->weights[1] * s->taps) * WAIT * percent / HUNDRED;
+    enum { HUNDRED = 100 };
+    double alone = (double)(s->weights[1] * s->taps) * SN_CHOICE_ALONE * percent / HUNDRED;
     return more(windows_cycles(t, s) / SN_CHOICE_WINDOWS * percent, alone);
 }
 
 /* ... where windows move by one and the pixels of a channel lie together: a thread loads elements for the products of a row of taps; those of three
  * axes share less of them. */
 static double lines_cycles(const sn_target *t, const shape *s) {
-    enum { PRODUCTS = 140, LOADS = 700, APART = 150, IMAGE = 2, HUNDRED = 100 };
-    double percent = PRODUCTS + LOADS / (double)s->weights[s->rank - 1];
-    if (s->g.n != IMAGE) percent *= (double)APART / HUNDRED;
+    enum { IMAGE = 2, HUNDRED = 100 };
+    double percent = SN_CHOICE_ROW_PRODUCTS + SN_CHOICE_ROW_LOADS / (double)s->weights[s->rank - 1];
+    if (s->g.n != IMAGE) percent *= (double)SN_CHOICE_ROW_APART / HUNDRED;
     return moves_by_one(s) ? threads_cycles(t, s, percent) : INFINITY;
 }
 
@@ -390,7 +390,8 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
     enum { FMAS = 128 /* of a multiprocessor in a cycle */, STEPS = 32, HUNDRED = 100 };
     double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)(whole(p.k, STEPS) * STEPS);
-    double plain = fmas / (FMAS * cx->target->units) * (SN_CHOICE_PLAIN + SN_CHOICE_PLAIN_FEW / (double)p.n) / HUNDRED;
+    double plain =
+        fmas / (FMAS * cx->target->units) * (SN_CONTRACT_PLAIN + SN_CONTRACT_PLAIN_FEW / (double)p.n) / HUNDRED;
     plain = more(plain, sn_choice_cycles_by_threads(&q, s->dtype, 1));
     int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
     p.batch *= parts, p.k = whole(p.k, parts);

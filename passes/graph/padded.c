@@ -6,13 +6,12 @@
  *     %c = matmul %1, %3
  *
  * Tensor copies, and the widest accesses, want rows that begin at multiples of 16 bytes; elements that come one by one
- * cost ten times as much as the product, also where few rows or short sums make it a small one. Rows that begin between sectors of 32 bytes come more slowly. What stands
- * behind a row is never read: the product has the same terms, and nan and infinities mean what they did. `to-loops`
- * puts a pad that a product reads in memory, and gives rows that can be brought to intermediates anyway, so that copies
- * are for what lies in memory as the caller has it. A copy has the order of axes of what it copies, but K last for an
- * instruction that wants it so. Views and casts between the copy and the product stay there. Legality: always, where it
- * applies. Cost: what is copied is read and written once; copies of constants are made when a program is loaded, and
- * cost a run nothing. Relies on sizes being numbers.
+ * cost ten times as much as the product, also where few rows or short sums make it a small one. Rows that begin between sectors of 32 bytes
+ * come more slowly. What stands behind a row is never read: the product has the same terms, and nan and infinities mean what they did.
+ * `to-loops` puts a pad that a product reads in memory, and gives rows that can be brought to intermediates anyway, so that copies are for
+ * what lies in memory as the caller has it. A copy has the order of axes of what it copies, but K last for an instruction that wants it so.
+ * Views and casts between the copy and the product stay there. Legality: always, where it applies. Cost: what is copied is read and written
+ * once; copies of constants are made when a program is loaded, and cost a run nothing. Relies on sizes being numbers.
  */
 #include "passes/graph/choices.h"
 #include "passes/graph/place.h"

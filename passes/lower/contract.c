@@ -35,16 +35,6 @@ static void batch_index(sn_lower *lw, const sn_type *t, const sn_ix *result, uin
     for (uint32_t k = 0; k < batch; k++) at[k] = sn_ix_eq(t->shape[k], one) ? zero : result[result_batch - batch + k];
 }
 
-/* What the operand is before views and casts that lose nothing. */
-static sn_dtype narrow_dtype(const sn_lower *lw, sn_nd x) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    for (; sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_CAST; n = sn_node_get(lw->m, x)) {
-        if (n->op == SN_OP_CAST && !sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype)) break;
-        x = n->in[0];
-    }
-    return n->type.dtype;
-}
-
 void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     const sn_type *a = &sn_node_get(lw->m, n->in[0])->type, *b = &sn_node_get(lw->m, n->in[1])->type;
@@ -52,7 +42,7 @@ void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_
     *out = (sn_lower_product){.a = n->in[0], .b = n->in[1], .dtype = sn_compute_dtype(n->type.dtype)};
     for (uint32_t k = 0; k < 2; k++) {
         bool computed = sn_matmul_makes(lw->m, lw->cx->target, x, k);
-        out->rounded[k] = computed ? narrow_dtype(lw, n->in[k]) : out->dtype;
+        out->rounded[k] = computed ? sn_matmul_narrow_dtype(lw->m, n->in[k]) : out->dtype;
     }
     batch_index(lw, a, index, batch, out->a_index);
     batch_index(lw, b, index, batch, out->b_index);

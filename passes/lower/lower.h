@@ -257,8 +257,6 @@ void sn_lower_store(sn_lower *lw, sn_nd x, sn_buf b);
 /* The kernels of the nodes of that scope that stand before node `end`. */
 sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end);
 
-/* ---- contract.c, attention.c ---- */
-
 /* ---- operands.c ---- */
 
 /* A view, or a cast that loses nothing? */
@@ -268,6 +266,8 @@ bool sn_lower_is_same_elements(const sn_node_rec *n);
 /* What gets memory for operand k of a contraction that is more than loads. */
 sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k);
 
+/* ---- contract.c, attention.c ---- */
+
 /* The operands of a matmul at a result index, but for the axis that is summed. */
 typedef struct sn_lower_product {
     sn_nd a, b;
@@ -275,8 +275,8 @@ typedef struct sn_lower_product {
     uint32_t a_k, b_k; /* which axis is summed ... */
     sn_ix steps;       /* ... and its size */
     sn_dtype dtype;    /* of the sum */
-    sn_dtype rounded
-        [2]; /* to what an operand that is computed here is rounded first, as it would be in memory; else that of the sum */
+    /* To what an operand that is computed here is rounded first, as it would be in memory; else that of the sum. */
+    sn_dtype rounded[2];
 } sn_lower_product;
 void sn_lower_product_at(sn_lower_product *out, sn_lower *lw, sn_nd x, const sn_ix *index);
 

@@ -4,8 +4,8 @@
  *
  * A position that is looked up counts from the end where it is negative, and is brought inside of the axis. One that is known to be in it
  * is neither tested nor moved from its dtype: an image that is sampled at computed places has as many such tests as loads. What is
- * known comes from constants, numbers along axes, remainders, limits and what keeps their order, and from dtypes that hold little. Floats are bounded by limits, by roundings to
- * integers and by what those become; nan is in no range, and as an integer 0.
+ * known comes from constants, numbers along axes, remainders, limits and what keeps their order, and from dtypes that hold little. Floats
+ * are bounded by limits, by roundings to integers and by what those become; nan is in no range, and as an integer 0.
  *
  * Whoever uses it must stay inside of the buffer all the same (element.c clamps). Relies on nothing. Cost: linear in the nodes.
  */

@@ -56,8 +56,8 @@ static inline uint32_t sn_once_blocks(uint32_t lanes, bool online) {
     return SN_ONLINE_BLOCKS - (!online && lanes > SN_ONLINE_LANES);
 }
 
-/* Does a warp scan a row of halves that begins where no word does? By vectors that begin before it, a few a lane, most of which have a part of it: a tile
- * would go through such halves one by one. */
+/* Does a warp scan a row of halves that begins where no word does? By vectors that begin before it, a few a lane, most of which have a part
+ * of it: a tile would go through such halves one by one. */
 static inline bool sn_warp_scans(int64_t length, uint32_t bytes, int64_t vector) {
     int64_t reach = length + vector - 1, turn = SN_WARP * vector, turns = (reach + turn - 1) / turn;
     return bytes == 2 && length % 2 && turns <= SN_SCAN_WARP && reach * 100 >= turns * turn * SN_SCAN_WARP_FULL;

@@ -17,10 +17,9 @@ typedef struct sn_schedule_nest {
     uint32_t least_inner,
         least_outer; /* smallest element that it walks along its last axis / the last outer axis; 0: none */
     bool perfect, scan;
-    bool
-        steps; /* a loop whose iterations wait for one another by what they store: those of a repeat (passes/fuse/interchange.c) */
-    bool waits;   /* it loads what other blocks post */
-    bool parts;   /* it reads what does not stay of a row, too (row_part.c): */
+    bool steps; /* iterations wait for one another by what they store: those of a repeat (passes/fuse/interchange.c) */
+    bool waits; /* it loads what other blocks post */
+    bool parts; /* it reads what does not stay of a row, too (row_part.c): */
     sn_stmt kept; /* ... beside this loop over what does; none: all does */
     sn_stmt held; /* ... and this one over what registers hold ... */
     sn_stmt rest; /* ... and this one over what is read again; none: nothing is */

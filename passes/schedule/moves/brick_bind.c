@@ -10,9 +10,10 @@
  *
  * brick_layout.c says how shared memory is laid out. Where a run of the stores does not begin with a sector, its pieces are counted from the
  * first one that does, and what is in front of that comes last. Runs of bytes or halves are stored by words, wherever they begin (put_words), and
- * what is in none of their words afterwards (put_left); so are those of many loops that words begin anyway, row by row (put_between) or in parts. Copies of runs that begin anywhere may reach over the end of the storage: those of bricks
- * inside do not, where others have iterations behind them, and are known not to (find_origins); in other bricks a copy has as many bytes as there
- * are. Where loads go back, the elements of such a piece are tested one by one (put_last).
+ * what is in none of their words afterwards (put_left); so are those of many loops that words begin anyway, row by row (put_between) or in
+ * parts. Copies of runs that begin anywhere may reach over the end of the storage: those of bricks inside do not, where others have
+ * iterations behind them, and are known not to (find_origins); in other bricks a copy has as many bytes as there are. Where loads go back,
+ * the elements of such a piece are tested one by one (put_last).
  *
  * Where bricks end inside of sectors, each stores those from the first that begins in it to the first that begins in the next one, and loads
  * what is `beyond` its own; the first of them has what is in front of that (put_head). Bytes and halves do so by words (put_sectors); what follows
@@ -477,8 +478,8 @@ static uint32_t digits(const brick *b, const words *w) {
     return n;
 }
 
-/* Would a word's elements be looked for one by one, at some length, in runs that words begin, but not sectors? What a warp stores ends inside of sectors
- * then, which takes less time. */
+/* Would a word's elements be looked for one by one, at some length, in runs that words begin, but not sectors? What a warp stores ends
+ * inside of sectors then, which takes less time. */
 static bool looks_for_each(const brick *b, const words *w) {
     if (!b->turned || b->words || b->beyond || b->v < 2 || b->v * b->b.least != SN_TILE_WORD) return false;
     for (uint32_t i = 0; i < b->b.n_staged; i++)

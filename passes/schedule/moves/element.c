@@ -246,8 +246,8 @@ static bool has_few_others(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
     return few;
 }
 
-/* Words of rows that several blocks have a part of, none of which lie as they are stored, so that each lane would ask for its own: a vector in a thousand
- * has an end inside (ends.c). Shorter rows are lines of a block (line.c). */
+/* Words of rows that several blocks have a part of, none of which lie as they are stored, so that each lane would ask for its own: a vector
+ * in a thousand has an end inside (ends.c). Shorter rows are lines of a block (line.c). */
 static bool are_long(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const flat *fl, const sn_runs *runs,
                      uint32_t v) {
     bool words = runs->bytes == SN_TILE_WORD && runs->most == SN_TILE_WORD && fl->flat <= fl->stored && !fl->looked_up;

@@ -58,8 +58,8 @@ static uint32_t most_together(const sn_schedule_ends *ends) {
     return most;
 }
 
-/* An end costs as many lanes as a vector has, which take about as long as the run of one of 32 / v vectors; a warp of vectors goes through one more run
- * for each that one of them has. */
+/* An end costs as many lanes as a vector has, which take about as long as the run of one of 32 / v vectors; a warp of vectors goes through
+ * one more run for each that one of them has. */
 static bool pays(const sn_schedule_ends *ends) {
     return ends->row > ends->v && ends->row * most_together(ends) >= ends->v * ends->v * ends->n;
 }

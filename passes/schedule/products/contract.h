@@ -47,9 +47,8 @@ typedef struct sn_contract {
     int64_t line;  /* elements of a line of operands that lie along the sum; 0: of 128 bytes */
     double behind; /* sn_contract_behind */
     /* Where threads bring operands to shared memory, or compute them in registers: */
-    sn_dtype operand; /* what stands there ... */
-    sn_val sources
-        [SN_MOST_OPERANDS]; /* ... made of that value, before it was widened: of left ones that are computed, too */
+    sn_dtype operand;                 /* what stands there ... */
+    sn_val sources[SN_MOST_OPERANDS]; /* ... made of that value, before it was widened; so are left ones */
     int64_t pieces[SN_MOST_OPERANDS]; /* of how many elements it can be copied */
     double work[SN_MOST_OPERANDS];    /* instructions with which that is computed for an element; 0: it is loaded */
     bool reads_only;                  /* the kernel stores to nothing that it loads */

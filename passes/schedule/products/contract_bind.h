@@ -1,7 +1,7 @@
 /* contract_bind.h: a matrix product on a GPU while it is bound: shared by contract_bind.c (tiles, operands,
  * products, results), contract_terms.c (products of f32 by terms of bfloat16), contract_split.c (sums that several
- * blocks share), contract_made.c (left operands that are computed), contract_ahead.c (loads behind it), contract_fill.c (operands that threads bring) and
- * contract_plain.c (products without matrix instructions).
+ * blocks share), contract_made.c (left operands that are computed), contract_ahead.c (loads behind it), contract_fill.c (operands that
+ * threads bring) and contract_plain.c (products without matrix instructions).
  */
 #ifndef SN_PASSES_SCHEDULE_PRODUCTS_CONTRACT_BIND_H
 #define SN_PASSES_SCHEDULE_PRODUCTS_CONTRACT_BIND_H

@@ -3,9 +3,9 @@
  *     loop k : pipe { boxes   barrier   fragment 0   acc += fragment 0 * right   fragment 1   acc += fragment 1 * right }
  *
  * Threads load from shared memory what boxes have brought, as the instruction wants it in registers (ir/loop/mma.h), and make of
- * it what it multiplies: terms of f32 (contract_terms.c), what is computed from it (contract_made.c), or the same elements, of an operand that lies across the sum, which
- * instructions of tf32 take from registers alone. A step of the pipe has two pieces with registers of their own: while the
- * products of one are under way, the other is loaded.
+ * it what it multiplies: terms of f32 (contract_terms.c), what is computed from it (contract_made.c), or the same elements, of an operand
+ * that lies across the sum, which instructions of tf32 take from registers alone. A step of the pipe has two pieces with registers of their
+ * own: while the products of one are under way, the other is loaded.
  */
 #include "passes/schedule/products/contract_bind.h"
 

@@ -13,6 +13,7 @@
 #include "passes/schedule/products/contract.h"
 
 #include "ir/loop/access.h"
+#include "passes/base/constants.h"
 #include "passes/schedule/base/model.h"
 
 enum { LEAST_STAGES = 2, MOST_STAGES = 4, LEAST_STEPS = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };

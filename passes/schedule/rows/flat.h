@@ -22,8 +22,7 @@ typedef struct sn_schedule_flat_buf {
     uint32_t n_axes;
     uint32_t size;   /* bytes of an element */
     uint32_t vector; /* elements of 16 bytes, or fewer where pieces or lines are not aligned */
-    bool
-        moved; /* what begins inside of vectors comes with all of these: lines, one more than their elements fill, or a block's piece */
+    bool moved;      /* lines, or a block's piece, that begin inside of vectors come with all of these */
     uint32_t
         takes; /* lines that are stored: 1 + number of those that are read, whose places theirs are; 0: they have their own */
     uint32_t over; /* a piece that is stored: the same, where a block has one group */

@@ -307,8 +307,8 @@ static int64_t blocks_of_part(const sn_target *t, int64_t bytes, uint32_t cluste
     return (t->shared_bytes + SN_SHARED_SYSTEM) / (bytes / cluster + SN_SHARED_RESERVED);
 }
 
-/* Clusters of Hopper may be twice as large as those that any processor has: where so many blocks of them have room on a multiprocessor, and fewer than
- * four of the others, some load or store while others reduce. */
+/* Clusters of Hopper may be twice as large as those that any processor has: where so many blocks of them have room on a multiprocessor, and
+ * fewer than four of the others, some load or store while others reduce. */
 static bool is_for_wide(const sn_target *t, const rows *ro, int64_t bytes, int64_t least) {
     enum { HOPPER = 90 };
     int64_t blocks = blocks_of_part(t, bytes, t->cluster);
