@@ -92,11 +92,21 @@ static void nest_of(sn_chain *out, const sn_module *m, sn_stmt top, sn_stmt s) {
     sn_chain_below(out, m, s, sn_stmt_get(m, top)->parent);
 }
 
-/* May the store that stands between them move before `one`: what a state begins with, where `one` has nothing to do with that? */
+bool sn_fuse_in_order(const sn_module *m, sn_stmt nest) {
+    sn_axis ax = sn_stmt_axis(m, nest);
+    sn_stmt end = sn_stmt_walk_skip(m, nest);
+    if (sn_is_scan(m, nest)) return true;
+    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
+        if (sn_stmt_get(m, s)->op == SN_LOP_STORE && !sn_ix_uses_axis(m, sn_stmt_get(m, s)->ix, ax)) return true;
+    return false;
+}
+
+/* May the store that stands between them move before `one`: what the state of steps begins with, where `one` has nothing to do with that? Sums that
+ * wait for a maximum which is stored stay with theirs: both are one reduction then (loops/online_softmax.c). */
 static bool may_hoist(siblings *sb, sn_stmt store) {
     const sn_module *m = sb->cx->m;
     if (already_hoisted(sb, store)) return true;
-    if (!between(sb, store) || sn_stmt_get(m, store)->op != SN_LOP_STORE) return false;
+    if (!between(sb, store) || sn_stmt_get(m, store)->op != SN_LOP_STORE || !sn_fuse_in_order(m, sb->two)) return false;
     for (uint32_t i = 0; i < sb->before.n; i++) {
         const sn_access *x = &sb->before.at[i];
         if (!sn_buf_eq(x->buf, sn_stmt_get(m, store)->buf)) continue;
@@ -134,15 +144,6 @@ static bool store_may_move(siblings *sb, const sn_stmt_rec *store) {
         if (!beside && !may_hoist(sb, x->s)) return false;
     }
     return true;
-}
-
-bool sn_fuse_in_order(const sn_module *m, sn_stmt nest) {
-    sn_axis ax = sn_stmt_axis(m, nest);
-    sn_stmt end = sn_stmt_walk_skip(m, nest);
-    if (sn_is_scan(m, nest)) return true;
-    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_STORE && !sn_ix_uses_axis(m, sn_stmt_get(m, s)->ix, ax)) return true;
-    return false;
 }
 
 /* A scan and the steps of a repeat: on a GPU loads go ahead of either, and of no nest that is both (schedule/moves/element.c). */

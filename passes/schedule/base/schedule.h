@@ -46,8 +46,8 @@ typedef struct sn_schedule_shape {
     int64_t along_inner, along_outer; /* bytes that nests walk along their last axis / along the last outer axis */
     bool
         windows; /* loads of nests are in windows that move along the last outer axis (pooling), or shared by several rows */
-    bool
-        one_thread; /* rows are many, and tiny, in windows, or made of what other rows load too: a thread each does best */
+    bool reused;                    /* all that nests load other rows load too */
+    bool one_thread;                /* rows are many, and tiny, in windows, or reused: a thread each does best */
     bool lanes_are_rows;            /* vectors of the CPU go along rows, although these do not lie side by side */
     bool by_columns;                /* most bytes are contiguous along the last outer axis */
     const sn_schedule_mixed *mixed; /* the nests are those of one of its rows; NULL: not of that kind */

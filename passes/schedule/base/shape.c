@@ -174,7 +174,7 @@ sn_status sn_schedule_look(sn_schedule_shape *sh, sn_pass_ctx *cx, const sn_user
     if (sn_mul_clamped(sh->rows, sh->max_count > 1 ? sh->max_count : 1) > SN_MOST_STEPS)
         return sn_fail(m->env, SN_ERROR_UNSUPPORTED, "kernel %s is too large: more than 2^56 iterations",
                        sn_kern_get(m, k)->name);
-    bool reused = sh->n_nests && all_reused;
+    bool reused = sh->reused = sh->n_nests && all_reused;
     sh->windows = sh->n_nests && all_windows && !all_reused;
     /* A thread a row leaves multiprocessors idle where rows are fewer than fill them, and each is long. */
     bool fills = !cx->target->is_gpu || sh->max_count <= SN_LONG_NEST || sh->rows >= SN_DEVICE_ROWS;

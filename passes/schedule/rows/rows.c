@@ -184,7 +184,7 @@ bool sn_schedule_few_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh)
     int64_t n = sh->max_count / v;
     bool few = cx->target->is_gpu && size > 1 && v > 1 && sn_widest(cx, size) >= v && sh->max_count % v == 0 && n > 1 &&
                n <= SN_LEAST_THREADS && (n & (n - 1)) == 0 && !sh->scans && !sh->mixed && !sh->team && !sh->windows &&
-               !sh->lanes_are_rows;
+               !sh->reused && !sh->lanes_are_rows;
     bool along = false; /* something is stored along them */
     for (uint32_t i = 0; i < sh->n_nests && few; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
