@@ -273,8 +273,9 @@ static int64_t bytes_of(const sn_lower *lw, sn_nd x) {
     return sn_ix_is_const(lw->m, sn_type_numel(lw->m, t), &n) ? n * sn_dtype_bytes(t->dtype) : INT64_MAX;
 }
 
-/* x * x reads x once. */
-static bool is_named_before(const sn_node_rec *n, uint32_t k) {
+/* x * x reads x once; parts of a concatenation are read at an element each, so that what they are made of is computed for each. */
+static bool is_named_before(const sn_lower *lw, const sn_node_rec *n, uint32_t k) {
+    if (n->op == SN_OP_CONCAT && !lw->nodes[n->in[k].i].realized) return false;
     for (uint32_t i = 0; i < k; i++)
         if (sn_nd_eq(n->in[i], n->in[k])) return true;
     return false;
@@ -286,7 +287,7 @@ static void count_bytes(sn_lower *lw, sn_nd x) {
     int64_t own = bytes_of(lw, x), sum = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
-        if (is_named_before(n, k)) continue;
+        if (is_named_before(lw, n, k)) continue;
         int64_t bytes = in->realized ? bytes_of(lw, n->in[k]) : in->bytes;
         sum = sn_add_overflow(sum, bytes, &sum) ? INT64_MAX : sum;
     }
@@ -465,7 +466,7 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     info->slow = is_slow(n);
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
-        if (is_named_before(n, k)) continue;
+        if (is_named_before(lw, n, k)) continue;
         ops += in->realized ? 0 : in->ops;
         reads += in->realized ? 1 : in->reads;
         info->slow |= !in->realized && in->slow;

@@ -16,7 +16,17 @@ stops = {"a size is no number": "split-reduction", "has a symbolic size": "split
 
 
 def opt(path, *options):
-    return subprocess.run([sinter, "opt", *options, path], text=True, capture_output=True, timeout=300)
+    """The finished run; one that took too long has failed with a message of ours."""
+    command = [sinter, "opt", *options, path]
+    try:
+        return subprocess.run(command, text=True, capture_output=True, timeout=300)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", "took more than 300 s")
+
+
+def why(done):
+    """The last line that a failed run wrote, or the signal that ended it."""
+    return (done.stderr.splitlines() or [f"wrote nothing, status {done.returncode}"])[-1]
 
 
 def run(path):
@@ -37,7 +47,7 @@ def run(path):
         if "no wrapper calls its kernel" in done.stderr or "nothing can be compared" in done.stderr:
             done = opt(path, *options)
         if done.returncode:
-            failures.append(f"{path} for {target}: {done.stderr.splitlines()[-1]}")
+            failures.append(f"{path} for {target}: {why(done)}")
     return 2, failures
 
 
