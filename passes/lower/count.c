@@ -4,7 +4,7 @@
  *     %l = slice %r ..  %h = slice %r ..  %s = add %l, %h          7 operations, 4 reads of 2 buffers: %r is, twice
  *
  * An operation that several others read at the same element is one instruction of a kernel (the memo of element.c), and a sum over
- * operands, as the other rules of to_loops.c count, has it as often as there are ways to it: what follows from the square of a
+ * operands, as the other rules of realize.c count, has it as often as there are ways to it: what follows from the square of a
  * distance soon counts as hundreds of operations. What is read through different views, pads and concatenations is computed at
  * different elements, as often as there are such paths. A GPU goes by the sums, with which its thresholds were measured.
  *

@@ -108,6 +108,22 @@ static inline uint32_t sn_lower_own_ops(const sn_node_rec *n) {
     return sn_lower_is_view_or_source(n) ? 0 : 1;
 }
 
+static inline bool sn_lower_has_data(const sn_node_rec *n) {
+    return n->op == SN_OP_CONSTANT || n->op == SN_OP_WEIGHT; /* becomes a const buffer */
+}
+
+/* A copy that is not realized is a view of what is stored as it wants it. */
+static inline bool sn_lower_is_pad_or_view(const sn_node_rec *n) {
+    return n->op == SN_OP_PAD || n->op == SN_OP_COPY || sn_ops[n->op].cls == SN_OPS_VIEW;
+}
+
+/* Lowered to kernels of its own by sort.c; the results are what its projections load. */
+static inline bool sn_lower_is_sort(const sn_node_rec *n) { return n->op == SN_OP_SORT || n->op == SN_OP_TOPK; }
+
+static inline bool sn_lower_is_sorted_part(const sn_lower *lw, const sn_node_rec *n) {
+    return n->op == SN_OP_PROJECT && sn_lower_is_sort(sn_node_get(lw->m, n->in[0]));
+}
+
 /* The files stand on one another in this order; those of sorts share order.h, too. */
 
 /* ---- kernel.c ---- */
@@ -139,6 +155,15 @@ void sn_lower_reduce_nest(sn_lower *lw, sn_val *results, sn_comb comb, uint32_t 
                           const sn_ix *extents, uint32_t n, sn_lower_body body, void *user);
 /* All zero tests of `e in n` that are not provable, and-ed with *mask (none: true). */
 void sn_lower_guard(sn_lower *lw, sn_val *mask, sn_ix e, sn_ix n);
+
+/* ---- uses.c ---- */
+
+/* Elements of a type; 0: nobody knows. */
+double sn_lower_elements(const sn_lower *lw, sn_nd x);
+/* Does the view walk on from one row of its operand to the next? */
+bool sn_lower_joins_rows(const sn_lower *lw, sn_nd x);
+/* What is known of all nodes from those who read them: live to kept, for_runs, readers, joined. */
+void sn_lower_find_uses(sn_lower *lw);
 
 /* ---- limits.c ---- */
 
@@ -265,6 +290,26 @@ bool sn_lower_is_seen_through(const sn_lower *lw, const sn_node_rec *n);
 bool sn_lower_is_same_elements(const sn_node_rec *n);
 /* What gets memory for operand k of a contraction that is more than loads. */
 sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k);
+/* Does reading an element cost no more than a load? Looks through views and casts, and where `masks` through pads. */
+bool sn_lower_is_plain_load(const sn_lower *lw, sn_nd x, bool masks);
+/* What is computed below views of x is realized, in the dtype that it has there, in the order of its own axes. */
+void sn_lower_realize_below(sn_lower *lw, sn_nd x);
+/* Operands of x that it reads many times over are realized, and suit its kernel. */
+void sn_lower_decide_operands(sn_lower *lw, sn_nd x);
+
+/* ---- stored.c ---- */
+
+/* A copy is realized, or a view of what is stored in the order that it wants. */
+void sn_lower_decide_copy(sn_lower *lw, sn_nd x);
+/* Outputs claim the node that computes them; what is left (an input, a constant, a node given twice) is copied. */
+void sn_lower_claim_outputs(sn_lower *lw);
+
+/* ---- realize.c ---- */
+
+/* Has it a buffer whatever it costs, but in the nest of an attention? */
+bool sn_lower_always_realized(const sn_lower *lw, const sn_node_rec *n);
+/* Which nodes are realized. Outputs are claimed, attentions found, and buffers of repeats and conds there. */
+void sn_lower_decide(sn_lower *lw);
 
 /* ---- contract.c, attention.c ---- */
 
