@@ -64,7 +64,7 @@ static block_axis block_axis_of(sn_gen *g, sn_axis_kind kind) {
 }
 
 /* Does a thread have several steps, all written out, and has a row so many warps that most hold no end of it? */
-static bool has_steps(sn_gen *g, const sn_stmt_rec *s) {
+static bool has_written_steps(sn_gen *g, const sn_stmt_rec *s) {
     enum { THREADS = 128 };
     if (g->threads_x < THREADS) return false;
     for (sn_stmt t = s->first; t.i; t = sn_stmt_get(g->m, t)->next) {
@@ -82,7 +82,7 @@ static void run_block_region(sn_gen *g, sn_stmt_rec *s) {
     uint32_t states = s->op == SN_LOP_REDUCE ? s->n_results : 0;
     for (uint32_t k = 0; k < states; k++) g->yields[k] = NULL;
     /* Tests of lanes stand between the loads of a thread, which then wait for each other. */
-    if (g->scans && s->kind == SN_AXIS_BLOCK_X && !sn_kern_posts(g->m, g->kern) && has_steps(g, s))
+    if (g->scans && s->kind == SN_AXIS_BLOCK_X && !sn_kern_posts(g->m, g->kern) && has_written_steps(g, s))
         sn_gen_iteration(g, s, region_of, s, g->yields, states);
     else sn_gen_region(g, s->first);
     if (s->kind == SN_AXIS_BLOCK_X) sn_gen_end_copies(g, s);

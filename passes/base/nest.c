@@ -18,6 +18,19 @@ bool sn_is_scan(const sn_module *m, sn_stmt s) {
     return false;
 }
 
+bool sn_is_steps(const sn_module *m, sn_stmt s) {
+    sn_axis ax = sn_stmt_axis(m, s);
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    int64_t extent;
+    if (sn_stmt_get(m, s)->op != SN_LOP_LOOP) return false;
+    if (sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && extent <= 1) return false;
+    for (sn_stmt t = s; t.i != end.i; t = sn_stmt_walk_next(m, t))
+        if (sn_stmt_get(m, t)->op == SN_LOP_STORE && !sn_ix_uses_axis(m, sn_stmt_get(m, t)->ix, ax)) return true;
+    return false;
+}
+
+bool sn_runs_in_order(const sn_module *m, sn_stmt s) { return sn_is_scan(m, s) || sn_is_steps(m, s); }
+
 bool sn_access_lead(sn_ix *out, sn_module *m, sn_ix e, sn_axis ax, uint32_t vector) {
     sn_ix zero = sn_ix_const(m, 0), v = sn_ix_const(m, vector);
     int64_t step;

@@ -22,6 +22,11 @@ sn_stmt sn_next(const sn_module *m, sn_stmt s);
 bool sn_access_lead(sn_ix *out, sn_module *m, sn_ix e, sn_axis ax, uint32_t vector);
 /* Does an accum in the region of s count its iterations? Then they run in order. */
 bool sn_is_scan(const sn_module *m, sn_stmt s);
+/* Does each iteration of loop s store over what the one before has left: steps of a repeat (passes/fuse/interchange.c), or
+ * sums that a loop over rows keeps in memory (passes/fuse/mixed_order_reduction.c)? A single iteration does not. */
+bool sn_is_steps(const sn_module *m, sn_stmt s);
+/* Do iterations of nest s wait for one another: is it a scan, or steps? Those of a reduction run in any order. */
+bool sn_runs_in_order(const sn_module *m, sn_stmt s);
 /* The outer loops of a kernel: as long as a region holds one loop and nothing else. They are parallel: every iteration
  * stores elements of its own. The loop of a scan is none of them. */
 void sn_chain_outer(sn_chain *out, const sn_module *m, sn_kern k);

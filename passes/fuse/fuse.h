@@ -29,9 +29,6 @@ void sn_fuse_merge(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 bool sn_fuse_forward(sn_pass_ctx *cx, sn_kern k);
 /* Merge two nests of one region, `one` before `two`, level by level, when nothing has to cross over. */
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two);
-/* Do iterations of the nest wait for one another: prefixes, or the steps of a repeat, which store over what the one before has left? Those of a
- * reduction run in any order. */
-bool sn_fuse_in_order(const sn_module *m, sn_stmt nest);
 /* Steps of the one reduction in the outer loops of a kernel; 0: it has none; -1: there is more in them, or a size is no number. */
 int64_t sn_fuse_steps(const sn_module *m, sn_kern k);
 /* Does a reduction of it walk windows that overlap? */

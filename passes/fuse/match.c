@@ -478,7 +478,7 @@ static bool has_steps(const sn_module *m, const sn_chain *outer) {
     sn_stmt body = outer->n ? outer->at[outer->n - 1] : (sn_stmt){0};
     if (!body.i) return false;
     for (sn_stmt s = sn_stmt_get(m, body)->first; s.i; s = sn_next(m, s))
-        if (sn_is_nest(sn_stmt_get(m, s)) && !sn_is_scan(m, s) && sn_fuse_in_order(m, s)) return true;
+        if (sn_is_nest(sn_stmt_get(m, s)) && sn_is_steps(m, s)) return true;
     return false;
 }
 

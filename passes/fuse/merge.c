@@ -92,21 +92,12 @@ static void nest_of(sn_chain *out, const sn_module *m, sn_stmt top, sn_stmt s) {
     sn_chain_below(out, m, s, sn_stmt_get(m, top)->parent);
 }
 
-bool sn_fuse_in_order(const sn_module *m, sn_stmt nest) {
-    sn_axis ax = sn_stmt_axis(m, nest);
-    sn_stmt end = sn_stmt_walk_skip(m, nest);
-    if (sn_is_scan(m, nest)) return true;
-    for (sn_stmt s = nest; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
-        if (sn_stmt_get(m, s)->op == SN_LOP_STORE && !sn_ix_uses_axis(m, sn_stmt_get(m, s)->ix, ax)) return true;
-    return false;
-}
-
 /* May the store that stands between them move before `one`: what the state of steps begins with, where `one` has nothing to do with that? Sums that
  * wait for a maximum which is stored stay with theirs: both are one reduction then (loops/online_softmax.c). */
 static bool may_hoist(siblings *sb, sn_stmt store) {
     const sn_module *m = sb->cx->m;
     if (already_hoisted(sb, store)) return true;
-    if (!between(sb, store) || sn_stmt_get(m, store)->op != SN_LOP_STORE || !sn_fuse_in_order(m, sb->two)) return false;
+    if (!between(sb, store) || sn_stmt_get(m, store)->op != SN_LOP_STORE || !sn_runs_in_order(m, sb->two)) return false;
     for (uint32_t i = 0; i < sb->before.n; i++) {
         const sn_access *x = &sb->before.at[i];
         if (!sn_buf_eq(x->buf, sn_stmt_get(m, store)->buf)) continue;
@@ -150,7 +141,7 @@ static bool store_may_move(siblings *sb, const sn_stmt_rec *store) {
 static bool waits_twice(const siblings *sb) {
     const sn_module *m = sb->cx->m;
     bool one = sn_is_scan(m, sb->one), two = sn_is_scan(m, sb->two);
-    return sb->cx->target->is_gpu && one != two && sn_fuse_in_order(m, one ? sb->two : sb->one);
+    return sb->cx->target->is_gpu && one != two && sn_is_steps(m, one ? sb->two : sb->one);
 }
 
 static bool may_merge(siblings *sb) {
@@ -159,7 +150,7 @@ static bool may_merge(siblings *sb) {
     if (!sn_ix_eq(sn_stmt_extent(m, sb->one), sn_stmt_extent(m, sb->two))) return false;
     if (one->kind != SN_AXIS_SEQ || two->kind != SN_AXIS_SEQ) return false;
     if (one->n_combs + two->n_combs > MAX_COMBS) return false;
-    if (one->op != two->op && (sn_fuse_in_order(m, sb->one) || sn_fuse_in_order(m, sb->two))) return false;
+    if (one->op != two->op && (sn_runs_in_order(m, sb->one) || sn_runs_in_order(m, sb->two))) return false;
     if (waits_twice(sb)) return false;
     sn_access_find(&sb->before, m, sb->cx->scratch, sb->one, sb->two);
     sn_stmt end = sn_stmt_walk_skip(m, sb->two);

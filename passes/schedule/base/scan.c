@@ -145,10 +145,9 @@ static bool find_inside(ahead *ah) {
     return true;
 }
 
-/* A scan, or steps of a repeat: does it load what it stores? */
-static bool runs_in_order(const sn_module *m, sn_stmt loop) {
+/* Does a step load what steps store? Others wait for none, although they store over it (sn_is_steps). */
+static bool reads_state(const sn_module *m, sn_stmt loop) {
     sn_stmt end = sn_stmt_walk_skip(m, loop);
-    if (sn_is_scan(m, loop)) return true;
     for (sn_stmt s = loop; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
         if (sn_stores(sn_stmt_get(m, s)) && sn_stmt_loads(m, loop, sn_stmt_get(m, s)->buf)) return true;
     return false;
@@ -191,7 +190,8 @@ uint32_t sn_schedule_loads_ahead(sn_pass_ctx *cx, sn_kern k, const sn_sched *sch
     for (sn_stmt s = sn_stmt_walk_first(m, k), after; s.i; s = after) {
         after = sn_stmt_walk_next(m, s);
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_UNROLL || !runs_in_order(m, s)) continue;
+        if (r->op != SN_LOP_LOOP || r->kind != SN_AXIS_UNROLL) continue;
+        if (!sn_is_scan(m, s) && !reads_state(m, s)) continue;
         after = sn_stmt_walk_skip(m, s); /* what is inside may leave it */
         ahead ah = {.cx = cx, .m = m, .k = k, .sched = sched, .unroll = s};
         n += all_ahead(&ah);

@@ -82,18 +82,10 @@ static void look_at_loads(const sn_schedule_shape *sh, sn_module *m, const sn_sc
     }
 }
 
-/* Does every store of a nest of loops move with each of them? One that does not carries something from iteration to
- * iteration, as the loop over rows of the pass `mixed-order-reduction` does. */
-static bool is_parallel(const sn_module *m, const sn_schedule_nest *nest) {
-    sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-    if (sn_stmt_get(m, nest->top)->op != SN_LOP_LOOP) return true;
-    for (sn_stmt s = nest->top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-        const sn_stmt_rec *r = sn_stmt_get(m, s);
-        for (uint32_t d = 0; d < nest->chain.n && r->op == SN_LOP_STORE; d++) {
-            bool once = sn_ix_value(m, sn_stmt_extent(m, nest->chain.at[d])) <= 1;
-            if (!once && !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, nest->chain.at[d]))) return false;
-        }
-    }
+/* Does nothing go from iteration to iteration of a nest by what it stores? */
+static bool is_parallel(const sn_module *m, const sn_chain *nest) {
+    for (uint32_t d = 0; d < nest->n; d++)
+        if (sn_is_steps(m, nest->at[d])) return false;
     return true;
 }
 
@@ -110,10 +102,9 @@ static void look_at_nest(sn_schedule_shape *sh, sn_module *m, sn_stmt s) {
     sn_schedule_nest *nest = &sh->nests[sh->n_nests++];
     nest->top = s;
     bool straight = sn_nest_perfect(&nest->chain, m, s);
-    nest->perfect = straight && is_parallel(m, nest);
     nest->scan = sn_is_scan(m, nest->chain.at[nest->chain.n - 1]);
-    nest->steps = straight && !nest->perfect && !nest->scan && nest->chain.n == 1;
-    nest->perfect &= !nest->scan || nest->chain.n == 1;
+    nest->steps = straight && !nest->scan && nest->chain.n == 1 && sn_is_steps(m, s);
+    nest->perfect = straight && is_parallel(m, &nest->chain) && (!nest->scan || nest->chain.n == 1);
     nest->count = sn_chain_count(m, &nest->chain);
     nest->waits = waits(m, s);
     sh->scans |= nest->scan;

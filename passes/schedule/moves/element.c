@@ -477,11 +477,13 @@ static bool may_take_turns(const sn_pass_ctx *cx, const sn_schedule_shape *sh, c
     return abreast < blocks_of(cx, sh, sc) && !has_open_rows(cx, sh, sc);
 }
 
-/* Is there a loop whose iterations wait for one another by what they store (the steps of a repeat, passes/fuse/interchange.c)? */
+/* Is there a loop of steps, however deep? */
 static bool has_steps(const sn_schedule_shape *sh, const sn_module *m) {
-    for (uint32_t i = 0; i < sh->n_nests; i++)
-        if (sn_stmt_get(m, sh->nests[i].top)->op == SN_LOP_LOOP && !sh->nests[i].perfect && !sh->nests[i].scan)
-            return true;
+    for (uint32_t i = 0; i < sh->n_nests; i++) {
+        sn_stmt top = sh->nests[i].top, end = sn_stmt_walk_skip(m, top);
+        for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(m, s))
+            if (sn_is_nest(sn_stmt_get(m, s)) && !sn_is_scan(m, s) && sn_is_steps(m, s)) return true;
+    }
     return false;
 }
 
