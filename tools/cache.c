@@ -8,7 +8,8 @@ static const char help[] =
     "  stat          how many files there are and what they come to\n"
     "  clear         delete them\n"
     "  verify        read them, delete what is damaged and what processes that ended left\n"
-    "  --dir=DIR     the folder (that of SINTER_CACHE, or sinter/code in the user's cache folder)\n";
+    "  --cache=WHERE the folder, with a / in it, or on: sinter/code in the user's cache folder (SINTER_CACHE, else on)\n"
+    "  --dir=DIR     the folder, with or without a / in it\n";
 
 static void print_sum(const char *what, sn_cache_sum sum) {
     printf("%-8s %8llu files %14llu bytes\n", what, (unsigned long long)sum.files, (unsigned long long)sum.bytes);
@@ -21,7 +22,7 @@ static void print_figures(const sn_cache_figures *figures) {
 }
 
 typedef struct cache_args {
-    const char *what, *folder;
+    const char *what, *cache, *folder; /* cache: as other commands have it; folder: a path */
 } cache_args;
 
 static sn_status run_cache(sn_context *ctx, void *user) {
@@ -30,7 +31,7 @@ static sn_status run_cache(sn_context *ctx, void *user) {
     sn_cache_sum sum;
     const char *folder = a->folder;
     uint64_t size;
-    if (!folder) SN_TRY(sn_cache_settings(&folder, &size, ctx, NULL, NULL));
+    if (!folder) SN_TRY(sn_cache_settings(&folder, &size, ctx, a->cache, NULL));
     if (!folder) SN_TRY(sn_cache_settings(&folder, &size, ctx, "on", NULL)); /* off: what earlier runs left */
     if (!strcmp(a->what, "clear")) {
         SN_TRY(sn_cache_clear(&sum, &ctx->env, folder));
@@ -47,14 +48,17 @@ static sn_status run_cache(sn_context *ctx, void *user) {
 }
 
 int tool_cache(sn_context *ctx, int argc, char **argv) {
-    static const struct option options[] = {
-        {"dir", required_argument, NULL, 'd'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"cache", optional_argument, NULL, 'c'},
+                                            {"dir", required_argument, NULL, 'd'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     static const char *const words[] = {"stat", "clear", "verify"};
     cache_args a = {0};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'h') return fputs(help, stdout), TOOL_OK;
-        if (c != 'd') return TOOL_USAGE;
-        a.folder = optarg;
+        if (c == 'c') a.cache = optarg ? optarg : "on";
+        else if (c == 'd') a.folder = optarg;
+        else return TOOL_USAGE;
     }
     for (size_t k = 0; k < SN_COUNT(words) && argc - optind == 1; k++)
         if (!strcmp(argv[optind], words[k])) a.what = words[k];

@@ -197,7 +197,8 @@ SN_API sn_status sn_graph_from_text(sn_graph **out, sn_context *ctx, const char 
 /* A text that names a file of weights gets their elements from there. */
 SN_API sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path);
 SN_API void sn_graph_destroy(sn_graph *g);
-/* The graph as .sn text; sn_free it. */
+/* The graph as .sn text, as far as it is described; sn_free it. Text without outputs (no `return`) can be looked at, but not
+ * be read again. */
 SN_API sn_status sn_graph_text(char **out, sn_graph *g);
 /* The graph's first failure, SN_OK when all went well, and its text, "" when all went well. */
 SN_API sn_status sn_graph_status(const sn_graph *g);

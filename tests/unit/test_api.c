@@ -264,6 +264,26 @@ Test(api, convolutions_say_what_does_not_fit) {
     sn_context_destroy(ctx);
 }
 
+/* A graph can be looked at while it is described; what has no outputs yet is not read again. */
+Test(api, text_of_a_graph_without_outputs) {
+    sn_context *ctx = new_context();
+    sn_graph *g = new_graph(ctx), *again;
+    sn_node y = sn_relu(g, sn_input(g, "x", SN_F32, SN_LIST(3)));
+    char *text;
+    cr_assert_eq(sn_graph_text(&text, g), SN_OK, "%s", sn_error(ctx));
+    cr_expect(strstr(text, "(%x: f32[3]) {\n  %0 = relu %x : f32[3]\n}\n"), "%s", text);
+    EXPECT_ERROR(ctx, sn_graph_from_text(&again, ctx, NULL, text, strlen(text)), SN_ERROR_SYNTAX,
+                 "text:3:1: expected 'return', found '}'");
+    sn_free(ctx, text);
+    sn_output(g, "y", y);
+    cr_assert_eq(sn_graph_text(&text, g), SN_OK, "%s", sn_error(ctx));
+    cr_expect_eq(sn_graph_from_text(&again, ctx, NULL, text, strlen(text)), SN_OK, "%s", sn_error(ctx));
+    sn_free(ctx, text);
+    sn_graph_destroy(again);
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
 /* What is said of a product stands in the graph; what is not said is left to the compile option. */
 Test(api, precision_of_products) {
     sn_context *ctx = new_context();
