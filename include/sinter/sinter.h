@@ -192,9 +192,10 @@ SN_API sn_status sn_device_sync(sn_context *ctx, int device, void *stream);
 /* An empty graph. The name is copied and shows in kernels and dumps; NULL: "graph". */
 SN_API sn_status sn_graph_create(sn_graph **out, sn_context *ctx, const char *name);
 /* A graph from .sn text (docs/IR.md), of `size` bytes. `name` stands for the text in messages: "name:3:7: ..."; NULL:
- * "text". */
+ * "text". SN_ERROR_SYNTAX and SN_ERROR_TYPE, with line and column, where it is none. */
 SN_API sn_status sn_graph_from_text(sn_graph **out, sn_context *ctx, const char *name, const char *text, size_t size);
-/* A text that names a file of weights gets their elements from there. */
+/* The same from a file. A text that names a file of weights gets their elements from there. SN_ERROR_FILE where one of
+ * the two cannot be read. */
 SN_API sn_status sn_graph_from_file(sn_graph **out, sn_context *ctx, const char *path);
 SN_API void sn_graph_destroy(sn_graph *g);
 /* The graph as .sn text, as far as it is described; sn_free it. Text without outputs (no `return`) can be looked at, but not
@@ -304,7 +305,10 @@ SN_API sn_node sn_cast(sn_graph *g, sn_node x, sn_dtype dtype);
 SN_API sn_node sn_clamp(sn_graph *g, sn_node x, double min, double max);
 
 /* ---- reductions ----
- * Over the listed axes (negative ones count from the end; none listed: all axes). keepdim keeps them with size 1. */
+ * Over the listed axes (negative ones count from the end; none listed: all axes). keepdim keeps them with size 1. Sums
+ * and products of integers and bool are i64 (those of u64 too: modulo 2^64, for a cast to u64 to read); argmax and
+ * argmin give i64, any and all bool, everything else the dtype of x. Means, variances and logsumexp want floats. amax,
+ * amin, argmax and argmin of no elements are refused. */
 #define SN_REDUCE_FUNCTIONS(X)                                                                                         \
     X(sn_sum, SUM) X(sn_prod, PROD) X(sn_mean, MEAN) X(sn_amax, AMAX) X(sn_amin, AMIN) X(sn_argmax, ARGMAX)            \
     X(sn_argmin, ARGMIN) X(sn_any, ANY) X(sn_all, ALL) X(sn_logsumexp, LOGSUMEXP)
@@ -358,6 +362,8 @@ SN_API sn_node sn_flip(sn_graph *g, sn_node x, unsigned n_axes, const int64_t *a
 
 /* Add low[k] and high[k] elements of `value` around axis k (rank numbers each); negative numbers crop. */
 SN_API sn_node sn_pad(sn_graph *g, sn_node x, const int64_t *low, const int64_t *high, double value);
+/* n values (at least one) behind each other along one axis, the other sizes being equal; dtypes promote as those of
+ * sn_add. */
 SN_API sn_node sn_concat(sn_graph *g, unsigned n, const sn_node *x, int64_t axis);
 /* out[.., i, ..] = x[.., index[.., i, ..], ..] along the axis; equal ranks. An index is i64, i32, u64 or u32; a negative
  * one counts from the end. One outside the axis is the caller's mistake: kernels read the nearest element, the
@@ -423,7 +429,8 @@ typedef struct sn_matmul_options {
     size_t struct_size;
     const char *precision;
 } sn_matmul_options;
-/* Matrix product of the last two axes, leading axes broadcast; rank 1 as in numpy. */
+/* Matrix product of the last two axes, leading axes broadcast; rank 1 as in numpy. Both are of one dtype (not bool),
+ * which the result has; integers wrap. */
 SN_API sn_node sn_matmul(sn_graph *g, sn_node x, sn_node y);
 SN_API sn_node sn_matmul_with(sn_graph *g, sn_node x, sn_node y, const sn_matmul_options *options);
 
@@ -462,7 +469,9 @@ SN_API sn_node sn_conv_data_grad(sn_graph *g, sn_node dy, sn_node w, const int64
 SN_API sn_node sn_conv_weight_grad(sn_graph *g, sn_node x, sn_node dy, const int64_t *kernel,
                                    const sn_conv_options *options);
 
-/* ---- composites ---- */
+/* ---- composites ----
+ * Formulas are in ops.def. Weights, biases and running statistics have the dtype of x, which is a float but for
+ * sn_relu. */
 #define SN_ACTIVATION_FUNCTIONS(X)                                                                                     \
     X(sn_relu, RELU) X(sn_gelu, GELU) X(sn_gelu_tanh, GELU_TANH) X(sn_silu, SILU)
 #define SN_DECLARE_ONE(f, ID) SN_API sn_node f(sn_graph *g, sn_node x);
@@ -470,10 +479,11 @@ SN_ACTIVATION_FUNCTIONS(SN_DECLARE_ONE)
 #undef SN_DECLARE_ONE
 SN_API sn_node sn_softmax(sn_graph *g, sn_node x, int64_t axis);
 SN_API sn_node sn_log_softmax(sn_graph *g, sn_node x, int64_t axis);
-/* Over the trailing axes that weight has. */
+/* (x - mean) / sqrt(variance + eps) * weight + bias, and x / sqrt(mean(x^2) + eps) * weight, over the trailing axes
+ * that weight has; bias has its shape. */
 SN_API sn_node sn_layer_norm(sn_graph *g, sn_node x, sn_node weight, sn_node bias, double eps);
 SN_API sn_node sn_rms_norm(sn_graph *g, sn_node x, sn_node weight, double eps);
-/* With running statistics (inference). Channels are axis 1. */
+/* With running statistics (inference). Channels are axis 1, of which each has an element of the four. */
 SN_API sn_node sn_batch_norm(sn_graph *g, sn_node x, sn_node weight, sn_node bias, sn_node running_mean,
                              sn_node running_var, double eps);
 typedef struct sn_batch_norm_results {
@@ -484,11 +494,14 @@ typedef struct sn_batch_norm_results {
 /* With the statistics of the batch (training). All results are none after a failure. */
 SN_API void sn_batch_norm_train(sn_batch_norm_results *out, sn_graph *g, sn_node x, sn_node weight, sn_node bias,
                                 sn_node running_mean, sn_node running_var, double momentum, double eps);
-/* Mean over rows of logsumexp(x) - x[target]; x[N, C], target i64[N] with values in 0 .. C-1. */
+/* Mean over rows of logsumexp(x) - x[target], of rank 0 and the dtype of x; x[N, C], target[N] of i64 or i32,
+ * in 0 .. C-1. */
 SN_API sn_node sn_cross_entropy(sn_graph *g, sn_node x, sn_node target);
 
 /* ---- outputs: numbered from 0 in the order of these calls ---- */
 
+/* The value is an output, contiguous in row-major order. A name is of letters, digits, _ and ., and begins with no
+ * digit. Fails, and the graph with it, where it is not, where another output has it, and where x is no value of g. */
 SN_API sn_status sn_output(sn_graph *g, const char *name, sn_node x);
 /* The value is in the storage of `input` (contiguous, same shape and dtype) when the program has run; every use of the input in
  * the graph sees the old value. Where nothing reads that any more it is computed in place, and of an input that is its own copy but for some rows
@@ -746,11 +759,13 @@ SN_API sn_status sn_weights_save(sn_context *ctx, const char *path, unsigned n, 
 
 /* ---- running ---- */
 
-/* Run with one tensor per input and per output, on the program's device. NULL for an input that has a default: its default. An
- * output that writes an input needs no tensor: NULL, or the tensor of that input. A tensor whose dtype, shape or strides differ from what was compiled, or whose
- * address is not aligned (the option alignment of sn_compile), fails with SN_ERROR_ARGUMENT and its name; so do two tensors
- * whose elements lie in overlapping ranges of addresses, if one of them is an output or an input that is written. On CUDA
- * the call is asynchronous on `stream` (a CUstream; NULL: the default stream); after the first run nothing is allocated. */
+/* Run with one tensor per input and per output, on the program's device. NULL for an input that has a default: its
+ * default. An output that writes an input needs no tensor: NULL, or the tensor of that input. A tensor whose dtype,
+ * shape or strides differ from what was compiled, or whose address is not aligned (the option alignment of sn_compile),
+ * fails with SN_ERROR_ARGUMENT and its name; so do two tensors whose elements lie in overlapping ranges of addresses,
+ * if one of them is an output or an input that is written. On CUDA the call is asynchronous on `stream` (a CUstream;
+ * NULL: the default stream); after the first run nothing is allocated. On the CPU the run is done when the call
+ * returns, and `stream` is not looked at. */
 SN_API sn_status sn_run(sn_program *p, sn_tensor *const *inputs, sn_tensor *const *outputs, void *stream);
 
 /* ---- running in several threads ----
