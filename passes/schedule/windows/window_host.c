@@ -132,19 +132,6 @@ static double element_cycles(const sn_window *w) {
     return results * taps * (w->column.step == 1 ? ops / (double)lanes : ops) / w->cx->target->units;
 }
 
-/* Class contract; 0: it is none. */
-static sn_status contract_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                 const sn_sched *pinned) {
-    sn_sched_list tiles = {0};
-    const char *why_not;
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
-    if (sn_schedule_contract_host_applies(&why_not, &quiet, k, sh))
-        SN_TRY(sn_schedule_contract_host_candidates(&tiles, &quiet, k, sh, pinned));
-    *out = tiles.n ? tiles.cycles : 0;
-    return SN_OK;
-}
-
 /* ---- headers ---- */
 
 typedef struct choice {
@@ -215,7 +202,7 @@ sn_status sn_schedule_window_host_candidates(sn_sched_list *out, sn_pass_ctx *cx
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     sn_sched open = {.split = pinned->split, .precision = pinned->precision};
     choice c = {.w = &w, .pinned = pinned->bands || pinned->pixels ? &open : pinned};
-    double element, product = 0;
+    sn_sched_list product = {0};
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
     if (!c.cycles && pinned->cls) { /* a header that a GPU follows, say */
@@ -223,10 +210,12 @@ sn_status sn_schedule_window_host_candidates(sn_sched_list *out, sn_pass_ctx *cx
         consider_all(&c);
     }
     if (!c.cycles) return SN_OK;
-    element = element_cycles(&w);
-    if (!pinned->cls) SN_TRY(contract_cycles(&product, cx, k, sh, pinned));
-    sn_remark(cx, name, "windows: %.0f cycles; tap by tap: %.0f; as a product: %.0f", c.cycles, element, product);
-    double other = product && product < element ? product : element;
+    if (!pinned->cls)
+        SN_TRY(sn_schedule_ask(&product, sn_schedule_contract_host_applies, sn_schedule_contract_host_candidates, cx, k,
+                               sh, pinned));
+    double element = element_cycles(&w), contract = product.cycles;
+    sn_remark(cx, name, "windows: %.0f cycles; tap by tap: %.0f; as a product: %.0f", c.cycles, element, contract);
+    double other = contract && contract < element ? contract : element;
     if (!pinned->cls && c.cycles >= other) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     return SN_OK;

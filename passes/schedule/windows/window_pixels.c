@@ -383,10 +383,9 @@ static void consider_all(sn_window_choice *c) {
 /* Of bands, which are taken where they are fewer by as much as for other classes, or of what would be chosen instead of these. */
 static sn_status other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                               const sn_sched *pinned) {
-    sn_sched_list bands = {0};
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
-    SN_TRY(sn_schedule_window_bands_candidates(&bands, &quiet, k, sh, pinned));
+    sn_sched_list bands;
+    SN_TRY(sn_schedule_ask(&bands, sn_schedule_window_bands_applies, sn_schedule_window_bands_candidates, cx, k, sh,
+                           pinned));
     if (bands.n) return *out = bands.cycles * 100 / SN_BANDS_GAIN, SN_OK;
     return sn_window_bands_other_cycles(out, cx, k, sh, pinned);
 }
