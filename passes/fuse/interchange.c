@@ -30,9 +30,6 @@
 #include "passes/fuse/fuse.h"
 #include "passes/schedule/base/constants.h"
 
-/* Elements of states for an iteration of the outer loops: more are no registers. A thread of a GPU has four iterations. */
-enum { MOST_ELEMENTS = 64, MOST_ELEMENTS_GPU = 16 };
-
 /* Repeats of one depth that go inside, and what is left to do around their kernels until all have. */
 typedef struct level {
     SN_VEC(sn_kern) inside; /* their kernels */
@@ -143,7 +140,7 @@ static const char *against(interchange *in) {
         if (sn_stores(r) && (r->op != SN_LOP_STORE || r->has_mask)) return "it does not store all elements";
         elements += sn_stores(r);
     }
-    if (elements > (in->cx->target->is_gpu ? MOST_ELEMENTS_GPU : MOST_ELEMENTS))
+    if (elements > (in->cx->target->is_gpu ? SN_STATES_MOST_GPU : SN_STATES_MOST))
         return "its states are too large for registers";
     sn_access_find_all(&in->all, m, in->cx->scratch, in->k);
     for (uint32_t i = 0; i < in->all.n; i++) {

@@ -75,10 +75,9 @@ static bool find_sides(join *j) {
 
 /* Does it fill its tiles so badly that a division is cheaper? */
 static bool is_short(const side *s) {
-    enum { FULL_ENOUGH = 75 };
     int64_t tile = SN_TILE_LEAST_SIDE;
     while (tile < s->wanted && tile < s->extent) tile *= 2;
-    return s->extent * 100 < sn_ceil_div(s->extent, tile) * tile * FULL_ENOUGH;
+    return s->extent * 100 < sn_ceil_div(s->extent, tile) * tile * SN_TILE_JOINED;
 }
 
 /* Long enough, or followed in memory by all of the other side. */

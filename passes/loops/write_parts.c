@@ -19,7 +19,7 @@
 #include "passes/loops/write_out.h"
 #include "passes/schedule/base/figures.h"
 
-enum { MOST_PARTS = 32, MOST_WRITTEN = 1024 };
+enum { MOST_PARTS = 32 };
 
 typedef struct parts {
     sn_pass_ctx *cx;
@@ -100,7 +100,7 @@ static bool write_kernel(parts *p, uint32_t at) {
         int64_t most = i + 1 < outer.n ? MOST_PARTS : SN_MOST_APART;
         if (extents[i] < 2 || extents[i] > most || !has_lanes(p, k, &outer, extents, i)) continue;
         int64_t before, n = written(&before, p, outer.at[i], outer.at[outer.n - 1]);
-        if (!n || n > MOST_WRITTEN) continue;
+        if (!n || n > SN_WRITTEN_PARTS) continue;
         if (2 * n > before && !shares(p, at, p->iterations[at] / extents[i])) continue;
         write_loop_out(m, k, &outer, i);
         sn_remark(p->cx, sn_kern_get(m, k)->name, "parts written out: %lld, %lld statements", (long long)extents[i],

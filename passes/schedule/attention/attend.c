@@ -320,12 +320,11 @@ int64_t sn_attend_padded(int64_t channels) {
 /* Lines of a sector, seven of which are a row of 112 channels, take longer than the room that is lost in long ones where that is little: 128 us for
  * 117 (of 80 channels 173 for 176, and of 96, in lines of two sectors, 107 for 109). */
 int64_t sn_attend_stored(int64_t channels) {
-    enum { KEPT = 5, OF = 6 };
     int64_t padded = sn_attend_padded(channels), half = sn_dtype_bytes(SN_BF16), line = SN_SECTOR;
     while (line < SN_LINE && line < padded * half) line *= 2;
     int64_t stored = sn_ceil_div(padded * half, line) * line / half;
     bool whole = channels * half % SN_SECTOR == 0, longer = padded * half % (2 * SN_SECTOR) == 0;
-    return whole && (longer || KEPT * stored > OF * padded) ? padded : stored;
+    return whole && (longer || 100 * stored > SN_ATTEND_LONG_LINES * padded) ? padded : stored;
 }
 
 uint32_t sn_attend_line(int64_t bytes) {
@@ -356,12 +355,11 @@ int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) { return room_of(
 /* Registers of a thread: sums of its rows, scores, weights, what f loads and computes, and what addresses and rows
  * take. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
-    enum { OTHERS = 32, OF_SPECIALS = 16 };
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
     int64_t scores = rows * sc->tile_n / threads;
     int64_t loaded = scores * sn_attend_loaded(a, false) / sn_dtype_bytes(SN_F32);
-    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + OTHERS +
-           (a->specials > 0 ? OF_SPECIALS : 0);
+    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + SN_ATTEND_REGS_BESIDE +
+           (a->specials > 0 ? SN_ATTEND_REGS_SPECIAL : 0);
 }
 
 /* Tiles of keys that all rows see alike; 0: masks say how many. */
@@ -416,9 +414,8 @@ static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
 
 /* The assembler takes no instruction whose sums, and what else it holds then, are more than the registers that a thread begins with. */
 static bool has_registers_for(const sn_attend *a, const sn_sched *sc, int64_t columns) {
-    enum { OTHERS = 26 };
     const sn_mma_info *mma = &sn_mmas[a->mma];
-    return mma->m * columns / mma->threads + OTHERS <= sn_box_registers(sc->block_x, sc->min_blocks).all;
+    return mma->m * columns / mma->threads + SN_ATTEND_NAMED <= sn_box_registers(sc->block_x, sc->min_blocks).all;
 }
 
 /* Of a thread that computes. */
@@ -604,14 +601,15 @@ void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn
  * Else multiplying row by row does better (attend_rows.c), or three kernels with the scores in memory, which read keys
  * for each head. */
 static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
-    enum { KERNELS = 3, TIMES = 4 /* that scores are moved */, FEW = 4 /* rows with the widest accesses */ };
+    enum { KERNELS = 3 };
     const sn_contraction *c = &a->c;
     double scores = (double)c->batch * (double)c->m * (double)c->k;
-    double rows = 100.0 * (double)c->m / (c->m <= FEW ? SN_ATTEND_ROWS_BUSY : SN_ATTEND_MANY_BUSY);
+    double rows = 100.0 * (double)c->m / (c->m <= SN_ATTEND_WIDEST_ROWS ? SN_ATTEND_ROWS_BUSY : SN_ATTEND_MANY_BUSY);
     if (is_many(a, sc)) return true;
     double memory = sn_dtype_bytes(SN_BF16) / ((double)a->cx->target->cycle_bytes * a->cx->target->units);
     double read = (double)c->batch * (double)c->k * (double)(a->depth + c->n) * memory;
-    double plain = read * (c->group ? (double)c->group : 1) + KERNELS * SN_ATTEND_BLOCK + TIMES * scores * memory;
+    double plain =
+        read * (c->group ? (double)c->group : 1) + KERNELS * SN_ATTEND_BLOCK + SN_ATTEND_MOVED * scores * memory;
     double by_row = (rows > 1 ? rows : 1) * read + KERNELS * SN_ATTEND_BLOCK; /* begins, shares, ends: as long */
     return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }

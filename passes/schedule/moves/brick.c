@@ -90,8 +90,7 @@ static int64_t part_that_holds(const sn_schedule_brick *b, sn_module *m, const s
 
 /* Of what a mask hides a brick loads something else, which has to be little. */
 static bool is_mostly_there(const sn_schedule_brick *b, sn_module *m, const sn_chain *outer, const sn_stmt_rec *r) {
-    enum { MOST = 875 };
-    return !r->has_mask || part_that_holds(b, m, outer, r->in[0]) >= MOST;
+    return !r->has_mask || part_that_holds(b, m, outer, r->in[0]) >= SN_BRICK_THERE;
 }
 
 /* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
@@ -229,8 +228,7 @@ static int64_t equal_part(int64_t extent, int64_t wanted) {
 
 /* About so much of a loop: of few parts, equal ones; of whole units, where they are small. */
 static int64_t part_of(int64_t extent, int64_t wanted, int64_t unit) {
-    enum { MANY = 4 };
-    if (extent >= MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
+    if (extent >= SN_BRICK_MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
     int64_t part = equal_part(extent, wanted), whole = sn_ceil_div(part, unit) * unit;
     return whole > part + part / 8 || whole >= extent ? part : whole;
 }
@@ -243,7 +241,6 @@ static bool begins_anywhere(const sn_schedule_brick *b, const sn_schedule_walk *
 }
 
 static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wanted, uint32_t bytes) {
-    enum { FEW = 8 }; /* parts, of which a last one that is small would be much of all */
     int64_t run = 1;
     bool anywhere = w != &b->stored && begins_anywhere(b, w, bytes);
     for (uint32_t k = 0; k < w->n && run < wanted; k++) {
@@ -254,7 +251,7 @@ static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wa
         if (run * bytes % SN_TILE_WORD == 0 || most <= v) v = 1;
         most = most / v * v;
         int64_t part = part_of(extent, most, unit);
-        if (anywhere && extent < FEW * most) part = sn_ceil_div(equal_part(extent, most), v) * v;
+        if (anywhere && extent < SN_BRICK_FEW * most) part = sn_ceil_div(equal_part(extent, most), v) * v;
         if (part > extent) part = extent;
         if (part > *side) *side = part;
         if (*side < extent) break;
@@ -468,9 +465,9 @@ uint32_t sn_schedule_brick_vector(sn_module *m, const sn_schedule_brick *b, cons
 }
 
 uint32_t sn_schedule_brick_word(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh) {
-    enum { SECTORS = 2 };
     uint32_t stores = 0;
-    if (b->least >= SN_TILE_WORD || sn_schedule_brick_run(b, &b->stored) < SECTORS * SN_SECTOR / b->least) return 0;
+    if (b->least >= SN_TILE_WORD || sn_schedule_brick_run(b, &b->stored) < SN_BRICK_WORDS * SN_SECTOR / b->least)
+        return 0;
     for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_STORE) continue;

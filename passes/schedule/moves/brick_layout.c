@@ -27,18 +27,18 @@ static int64_t turns_of(int64_t threads, int64_t along, int64_t pieces, int64_t 
 
 /* Powers of two cost no divisions; other numbers have what is a line, or an equal part of it, where that saves turns. */
 int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines) {
-    enum { FEWEST = 16, IDLE = 12 };
-    int64_t least = INT64_MAX, x = threads, fewest = sn_pow2_ceil(pieces) < FEWEST ? sn_pow2_ceil(pieces) : FEWEST;
+    int64_t least = INT64_MAX, x = threads,
+            fewest = sn_pow2_ceil(pieces) < SN_BRICK_ALONG ? sn_pow2_ceil(pieces) : SN_BRICK_ALONG;
     for (int64_t k = x; k >= fewest || k == x; k /= 2) {
         int64_t turns = turns_of(threads, k, pieces, lines);
         if (turns < least) least = turns;
     }
-    while (x > fewest && turns_of(threads, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
-    int64_t best = x, few = pieces < FEWEST ? pieces : FEWEST;
+    while (x > fewest && turns_of(threads, x, pieces, lines) * 100 > least * (100 + SN_BRICK_IDLE)) x /= 2;
+    int64_t best = x, few = pieces < SN_BRICK_ALONG ? pieces : SN_BRICK_ALONG;
     for (int64_t n = 1; n <= pieces && sn_ceil_div(pieces, n) >= few; n++) {
         int64_t k = sn_ceil_div(pieces, n);
         if (k > threads) continue;
-        int64_t turns = turns_of(threads, k, pieces, lines) * (100 + IDLE);
+        int64_t turns = turns_of(threads, k, pieces, lines) * (100 + SN_BRICK_IDLE);
         if (turns < turns_of(threads, best, pieces, lines) * 100) best = k;
     }
     return best;
@@ -48,9 +48,8 @@ int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines
 
 /* Does what lanes read so many bytes apart meet in few banks? Elements that both walks share are read side by side. */
 static bool meets(int64_t apart, int64_t shared) {
-    enum { BANK = 4, MOST = 2 };
-    int64_t each = shared > BANK ? shared : BANK;
-    return sn_schedule_gcd(apart, SN_LINE) > MOST * each;
+    int64_t each = shared > SN_BANK ? shared : SN_BANK;
+    return sn_schedule_gcd(apart, SN_LINE) > SN_BRICK_MEET * each;
 }
 
 /* Elements of a lane of a store. */
@@ -139,8 +138,7 @@ int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q) {
 
 /* A run stands behind the other so that lanes which go from run to run find other banks. */
 static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
-    enum { BANK = 4 };
-    int64_t piece = q->v * q->bytes > BANK ? q->v * q->bytes : BANK, common = q->common * q->bytes;
+    int64_t piece = q->v * q->bytes > SN_BANK ? q->v * q->bytes : SN_BANK, common = q->common * q->bytes;
     q->pieces = sn_ceil_div(q->length + (q->anywhere ? q->v - 1 : 0), q->v);
     int64_t room = sn_ceil_div(q->pieces * q->v * q->bytes, piece) * piece,
             apart = sn_pow2_ceil(common > piece ? common : piece);

@@ -154,13 +154,13 @@ static int64_t threads_of_line(const grid *g, uint32_t n) {
 
 /* As little is left over as can be. */
 static uint32_t choose_pieces(const grid *g, uint32_t bytes) {
-    enum { PERCENT = 100, ALIKE = 10 };
+    enum { PERCENT = 100 };
     uint32_t best = 1;
     int64_t least = INT32_MAX;
     for (uint32_t n = 1; n <= SN_LINE_PIECES; n++) {
         int64_t x = threads_of_line(g, n), share = x * n * g->parts * PERCENT / g->vectors;
         if (n > 1 && x * g->v * bytes < SN_LINE_SIDE) break;
-        if (x > SN_ELEMENT_THREADS || share > least + ALIKE) continue;
+        if (x > SN_ELEMENT_THREADS || share > least + SN_LINE_ALIKE) continue;
         best = n;
         if (share < least) least = share;
     }

@@ -72,9 +72,8 @@ static sn_ix element(tile *t, sn_ix e, sn_ix i, sn_ix j) {
 
 /* From one row of shared memory to the next. Single elements of less than a bank share it with their neighbours. */
 static int64_t pitch(const tile *t, sn_buf b) {
-    enum { BANK = 4 };
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(t->m, b)->dtype);
-    return t->v > 1 ? t->along : t->along + (bytes < BANK ? BANK / bytes : 1);
+    return t->v > 1 ? t->along : t->along + (bytes < SN_BANK ? SN_BANK / bytes : 1);
 }
 
 /* Vector b of a row, row div V = a, in the shared memory of a buffer. */

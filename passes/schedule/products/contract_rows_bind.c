@@ -23,10 +23,7 @@
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/model.h"
 
-enum {
-    MOST_STATES = 4,
-    MOST_UNROLLED = 8 /* turns, whose loads an assembler may put in front of products of the one before */
-};
+enum { MOST_STATES = 4 };
 
 typedef struct binding {
     sn_contract_rows r;
@@ -206,7 +203,7 @@ static void put_products(binding *b, sn_cursor at) {
     sn_cursor zero = at;
     sn_ix e = sn_open_loop(b->m, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
-    bool few = b->rows > SN_ROWS_MEET && turns(b) <= MOST_UNROLLED;
+    bool few = b->rows > SN_ROWS_MEET && turns(b) <= SN_ROWS_UNROLL;
     sn_ix k = sn_open_loop(b->m, &at, "k", turns(b), few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     if (turns(b) > 1) put_right(b, at, t, k);
     put_sums(b, at, t, k);

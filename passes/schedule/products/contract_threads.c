@@ -16,7 +16,7 @@
 #include "passes/base/constants.h"
 #include "passes/schedule/base/model.h"
 
-enum { LEAST_STAGES = 2, MOST_STAGES = 4, LEAST_STEPS = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
+enum { LEAST_STAGES = 2, MOST_STAGES = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
 
 /* ---- operands ---- */
 
@@ -252,10 +252,9 @@ static int64_t resident(const sn_contract *ct, const sn_sched *sc, const sn_cont
 
 /* Of resources that work side by side the slowest counts, and a part of the others, since none is busy all the time. */
 static double together(const double *cycles, size_t n) {
-    enum { PART = 4 };
     double longest = 0, sum = 0;
     for (size_t i = 0; i < n; i++) longest = most(longest, cycles[i]), sum += cycles[i];
-    return longest + (sum - longest) / PART;
+    return longest + (sum - longest) / SN_CONTRACT_BESIDE;
 }
 
 /* Cycles in which a multiprocessor does a step of n tiles side by side: its schedulers begin instructions of their
@@ -305,7 +304,7 @@ static double cycles_of(const sn_contract *ct, const sn_sched *sc, const sn_cont
 /* Parts of the sums, so many that all blocks run at once, each with a few steps; where there are matrix instructions, whose
  * sums contract_split.c adds up. */
 static uint32_t parts_for(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
-    int64_t most = sn_ceil_div(ct->c.k, sc->tile_k) / LEAST_STEPS, n = resident(ct, sc, p) * ct->cx->target->units;
+    int64_t most = sn_ceil_div(ct->c.k, sc->tile_k) / SN_CONTRACT_PART, n = resident(ct, sc, p) * ct->cx->target->units;
     int64_t parts = sc->plain ? 1 : n / tiles_of(ct, sc);
     if (parts > most) parts = most;
     return parts > 1 ? (uint32_t)parts : 1;

@@ -108,7 +108,7 @@ static int64_t choose_side(const sn_pass_ctx *cx, const sn_schedule_flat *f) {
     least_of_lines(f, &elements, &bytes);
     int64_t least = choose_moved(cx, f, sn_ceil_div(sn_ceil_div(SN_FLAT_SIDE, elements), f->unit) * f->unit);
     for (int64_t side = f->unit; side <= most && side < 2 * f->along; side *= 2)
-        if (side <= 2 * f->unit || sn_ceil_div(f->along, side) * side * 4 <= f->along * 5) n = side;
+        if (side <= 2 * f->unit || sn_ceil_div(f->along, side) * side * 100 <= f->along * SN_FLAT_OVER) n = side;
     if (sn_schedule_flat_room(f, least) > sn_schedule_flat_most_room(cx) && f->unit * bytes >= SN_SECTOR)
         least = f->unit;
     return n < least && f->along >= least ? least : n;

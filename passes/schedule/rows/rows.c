@@ -310,9 +310,8 @@ static int64_t blocks_of_part(const sn_target *t, int64_t bytes, uint32_t cluste
 /* Clusters of Hopper may be twice as large as those that any processor has: where so many blocks of them have room on a multiprocessor, and
  * fewer than four of the others, some load or store while others reduce. */
 static bool is_for_wide(const sn_target *t, const rows *ro, int64_t bytes, int64_t least) {
-    enum { HOPPER = 90 };
     int64_t blocks = blocks_of_part(t, bytes, t->cluster);
-    if (t->sm != HOPPER || blocks >= SN_WIDE_BLOCKS || few_rows(t, ro, t->cluster)) return false;
+    if (t->sm != SN_HOPPER || blocks >= SN_WIDE_BLOCKS || few_rows(t, ro, t->cluster)) return false;
     if (ro->weights && ro->exchanges > 1 && blocks < SN_WIDE_WEIGHTS) return false;
     if (ro->exp && ro->widest > SN_WORD) return false; /* which take longer than what waits */
     return blocks_of_part(t, bytes, SN_WIDE_CLUSTER) >= least;
@@ -668,10 +667,9 @@ static sn_stmt bind_waiting_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_n
 }
 
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
-    enum { MOST_WORDS = 8 };
     sn_level levels[5];
     uint32_t n = 0;
-    if (nest->waits && nest->count % sc->block_x == 0 && nest->count <= MOST_WORDS * (int64_t)sc->block_x)
+    if (nest->waits && nest->count % sc->block_x == 0 && nest->count <= SN_ROW_POSTED * (int64_t)sc->block_x)
         return bind_waiting_nest(cx, k, nest, sc);
     int64_t v = sc->vector, x = sc->block_x, c = sn_sched_cluster(sc), step = v * x * c;
     int64_t reach = nest->count + (nest->lead.i ? v - 1 : 0), steps = (reach + step - 1) / step;

@@ -427,8 +427,7 @@ static bool lay_out(sn_window_patch *p, const sn_window *w) {
 static void share_among_threads(sn_window_patch *p, const sn_window *w) {
     int64_t sums = p->own_rows * p->own_columns;
     bool same = w->shares && w->lanes < 0 && p->planes > 1 && !p->stride[SN_WINDOW_PLANE], alone = w->weights_apart;
-    while (w->lanes >= 0 && !alone && p->own_lanes * 2 * w->bytes <= SN_BANK &&
-           p->lanes % (p->own_lanes * 2) == 0)
+    while (w->lanes >= 0 && !alone && p->own_lanes * 2 * w->bytes <= SN_BANK && p->lanes % (p->own_lanes * 2) == 0)
         p->own_lanes *= 2;
     while (same && p->planes % (p->own_planes * 2) == 0 && p->own_planes * 2 * sums <= SN_WINDOW_SUMS)
         p->own_planes *= 2;

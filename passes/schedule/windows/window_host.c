@@ -15,14 +15,7 @@
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
 
-enum {
-    MOST_STRIDE = 4,
-    HUNDRED = 100,
-    MOST_VECTORS = 4,
-    MOST_PLANES = 512,
-    MOST_PARTS = 64,
-    CHAINS = 8 /* of products, to hide one's latency */
-};
+enum { HUNDRED = 100, MOST_VECTORS = 4, MOST_PLANES = 512, MOST_PARTS = 64 };
 
 bool sn_schedule_window_host_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_window w;
@@ -51,7 +44,7 @@ static int64_t divisor_up_to(int64_t n, int64_t most) {
 static void choose_own(sn_window_task *t, const sn_window *w) {
     int64_t most = most_sums(w) / t->vectors;
     t->own_planes = divisor_up_to(t->planes, most);
-    t->own_rows = sn_ceil_div(CHAINS, t->own_planes * t->vectors);
+    t->own_rows = sn_ceil_div(SN_WINDOW_HOST_CHAINS, t->own_planes * t->vectors);
     if (t->own_rows > most / t->own_planes) t->own_rows = most / t->own_planes;
     if (t->own_rows > t->rows) t->own_rows = t->rows;
     if (t->own_rows < 1) t->own_rows = 1;
@@ -89,7 +82,7 @@ static double most(double a, double b) { return a > b ? a : b; }
 
 /* Of a vector of elements that are `step` apart: what is between them is loaded, too. */
 static double load_cycles(const sn_window *w, const sn_window_task *t, bool near) {
-    double loads = w->column.step > MOST_STRIDE ? (double)t->lanes : (double)(2 * w->column.step - 1);
+    double loads = w->column.step > SN_WINDOW_HOST_STEP ? (double)t->lanes : (double)(2 * w->column.step - 1);
     return loads * SN_HOST_LOAD / HUNDRED * (near ? 1 : 2);
 }
 

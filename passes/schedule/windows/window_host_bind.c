@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_STATES = 4, MOST_WRITTEN = 256 /* products of a tap, times taps that are written out */ };
+enum { MOST_STATES = 4 };
 
 /* A loop of the nest: so many iterations, `run` of them in one run. */
 typedef struct tap_loop {
@@ -203,7 +203,7 @@ static void find_loops(binding *b) {
 static sn_axis_kind kind_of(const binding *b, const tap_loop *l) {
     int64_t products = l->run * b->t.own_planes * b->t.own_rows * b->t.vectors;
     uint32_t innermost = b->w.column.tap == SN_WINDOW_NO_TAP ? b->w.row.tap : b->w.column.tap;
-    return l->at == innermost && products <= MOST_WRITTEN ? SN_AXIS_UNROLL : SN_AXIS_SEQ;
+    return l->at == innermost && products <= SN_WINDOW_HOST_WRITTEN ? SN_AXIS_UNROLL : SN_AXIS_SEQ;
 }
 
 static void put_windows(binding *b, sn_cursor at) {

@@ -25,9 +25,7 @@ enum {
     MOST_PARTS = 4,
     MOST_OUTS = 64,
     MOST_RUN = 128,
-    MOST_CUTS = 8,    /* of a line */
-    MOST_LOADED = 64, /* registers of a thread for what comes next */
-    MOST_SIDE = 64 /* bytes */,
+    MOST_CUTS = 8, /* of a line */
     BLOCK_ROWS = 16,
     BANKS = 16
 };
@@ -194,7 +192,7 @@ static void place(sn_window_pixels *p) {
     int64_t own = b->blocks * b->side * 4 * sn_terms_products((uint32_t)p->terms);
     p->many = 1;
     while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 && 2 * p->many * own <= SN_BANDS_SUMS &&
-           2 * p->many * p->outs * sn_dtype_bytes(b->half) <= MOST_SIDE)
+           2 * p->many * p->outs * sn_dtype_bytes(b->half) <= SN_PIXELS_SIDE)
         p->many *= 2;
     apart = p->last && p->many * p->parts > 1 ? sn_ceil_div(SN_BAND, p->many * p->parts) : 0;
     b->elements = p->filled;
@@ -241,7 +239,7 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     b->at_hand = w->steps;
     b->grid[0] = b->images / b->planes;
     place(p);
-    if (p->pairs && p->turns * sn_window_pixels_by(p) * SN_BAND / 2 > MOST_LOADED) return false;
+    if (p->pairs && p->turns * sn_window_pixels_by(p) * SN_BAND / 2 > SN_PIXELS_LOADED) return false;
     b->grid[1] = w->n_planes / b->images / (p->many * b->side * SN_BAND);
     b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
     return true;
