@@ -161,7 +161,7 @@ sn_status sn_pass_unroll_and_jam(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n && cx->target->is_gpu; i++) {
         jam j = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         const sn_kern_rec *r = sn_kern_get(m, j.k);
-        if (r->scheduled || r->sched.cls != SN_SCHED_NONE || sn_kern_is_library(r)) continue;
+        if (!sn_kern_is_free(r)) continue;
         if (!look(&j) || !pays(&j)) continue;
         sn_kern both = take_two(&j);
         if (!both.i) continue;

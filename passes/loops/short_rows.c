@@ -215,9 +215,8 @@ sn_status sn_pass_short_rows(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
-        if (k->scheduled || k->sched.cls) continue;
-        *changed |= write_rows(cx, m->kernels.at[i]);
+        sn_kern k = m->kernels.at[i];
+        if (sn_kern_is_free(sn_kern_get(m, k))) *changed |= write_rows(cx, k);
     }
     return m->env->status;
 }

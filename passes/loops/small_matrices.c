@@ -60,7 +60,7 @@ static small find_rows(sn_pass_ctx *cx, sn_kern k) {
     small found = {0};
     sn_chain outer;
     int64_t extents[SN_MAX_CHAIN], row = 1;
-    if (r->scheduled || r->sched.cls) return found;
+    if (!sn_kern_is_free(r)) return found;
     sn_chain_outer(&outer, m, k);
     if (!outer.n || !sn_chain_extents(m, &outer, extents)) return found;
     uint32_t depth = outer.n;

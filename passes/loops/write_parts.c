@@ -28,11 +28,6 @@ typedef struct parts {
     int64_t *iterations; /* of the outer loops of each kernel, by position; -1: sizes are not numbers */
 } parts;
 
-static bool is_free(const sn_module *m, sn_kern k) {
-    const sn_kern_rec *r = sn_kern_get(m, k);
-    return !r->scheduled && !r->sched.cls;
-}
-
 /* Does the kernel at `at` load what one of its section made, that many iterations for the whole of it? */
 static bool shares(const parts *p, uint32_t at, int64_t rows) {
     const sn_module *m = p->m;
@@ -42,7 +37,7 @@ static bool shares(const parts *p, uint32_t at, int64_t rows) {
         if (r->op != SN_LOP_LOAD || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP) continue;
         uint32_t from = sn_users_storer(&p->users, r->buf, at);
         if (from == UINT32_MAX || p->iterations[from] != rows) continue;
-        if (is_free(m, m->kernels.at[from]) &&
+        if (sn_kern_is_free(sn_kern_get(m, m->kernels.at[from])) &&
             sn_kern_get(m, m->kernels.at[from])->section == sn_kern_get(m, k)->section)
             return true;
     }
@@ -93,7 +88,7 @@ static bool write_kernel(parts *p, uint32_t at) {
     sn_kern k = m->kernels.at[at];
     sn_chain outer;
     int64_t extents[SN_MAX_CHAIN];
-    if (!is_free(m, k) || p->iterations[at] < 1) return false;
+    if (!sn_kern_is_free(sn_kern_get(m, k)) || p->iterations[at] < 1) return false;
     sn_chain_outer(&outer, m, k);
     if (outer.n < 2 || !sn_chain_extents(m, &outer, extents)) return false;
     for (uint32_t i = 0; i < outer.n; i++) {

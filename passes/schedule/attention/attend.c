@@ -302,12 +302,15 @@ bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern
     return true;
 }
 
+bool sn_attend_has_warpgroups(const sn_target *t) {
+    return t->is_gpu && t->specific && t->sm == sn_mmas[SN_MMA_WGMMA_BF16].sm;
+}
+
 bool sn_schedule_attend_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_attend a;
     (void)sh;
     *why_not = "it is for GPUs with instructions of warpgroups";
-    if (!cx->target->is_gpu || !cx->target->specific || cx->target->sm != sn_mmas[SN_MMA_WGMMA_BF16].sm) return false;
-    return sn_attend_find(&a, why_not, cx, k);
+    return sn_attend_has_warpgroups(cx->target) && sn_attend_find(&a, why_not, cx, k);
 }
 
 /* ---- headers ---- */
@@ -418,16 +421,19 @@ static bool has_registers_for(const sn_attend *a, const sn_sched *sc, int64_t co
     return mma->m * columns / mma->threads + SN_ATTEND_NAMED <= sn_box_registers(sc->block_x, sc->min_blocks).all;
 }
 
-/* Of a thread that computes. */
-static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
+int64_t sn_attend_most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
 
-static bool is_possible(const sn_attend *a, const sn_sched *sc) {
+bool sn_attend_has_tiles(const sn_attend *a, const sn_sched *sc) {
     enum { WIDEST = 256, GROUPS = 3 };
     const sn_mma_info *mma = &sn_mmas[a->mma];
     uint32_t groups = sc->block_x / mma->threads;
     if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
-    if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
-    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > most_registers(sc)) return false;
+    return sc->tile_n && sc->tile_n % mma->k == 0 && sc->tile_n <= WIDEST && sn_attend_padded(a->c.n) <= WIDEST;
+}
+
+static bool is_possible(const sn_attend *a, const sn_sched *sc) {
+    if (!sn_attend_has_tiles(a, sc)) return false;
+    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > sn_attend_most_registers(sc)) return false;
     if (!has_registers_for(a, sc, sc->tile_n) || !has_registers_for(a, sc, sn_attend_padded(a->c.n))) return false;
     if (sn_attend_room(a, sc) + SN_PRODUCT_SPARE > sn_contract_shared_bytes(a->cx->target, sc)) return false;
     return can_be_shared(a, sc);

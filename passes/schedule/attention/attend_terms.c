@@ -70,8 +70,7 @@ bool sn_schedule_attend_terms_applies(const char **why_not, sn_pass_ctx *cx, sn_
     sn_attend a;
     (void)sh;
     *why_not = "it is for GPUs with instructions of warpgroups";
-    if (!cx->target->is_gpu || !cx->target->specific || cx->target->sm != sn_mmas[SN_MMA_WGMMA_BF16].sm) return false;
-    return sn_attend_terms_find(&a, why_not, cx, k);
+    return sn_attend_has_warpgroups(cx->target) && sn_attend_terms_find(&a, why_not, cx, k);
 }
 
 /* ---- what fits ---- */
@@ -115,8 +114,6 @@ static int64_t registers(const sn_attend *a, const sn_sched *sc) {
            (whole ? 0 : SN_ATTEND_TERMS_ASKEW) + (sn_attend_terms_keeps_q(sc) ? q : 0);
 }
 
-static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
-
 /* Every block takes 1 KB besides, of memory that one alone cannot have. */
 int64_t sn_attend_terms_shared(const sn_attend *a, const sn_sched *sc) {
     int64_t blocks = larger(sc->min_blocks, 1), all = (int64_t)a->cx->target->shared_bytes + SN_SHARED_SYSTEM;
@@ -124,13 +121,9 @@ int64_t sn_attend_terms_shared(const sn_attend *a, const sn_sched *sc) {
 }
 
 static bool is_possible(const sn_attend *a, const sn_sched *sc) {
-    enum { WIDEST = 256, GROUPS = 3 };
-    const sn_mma_info *mma = &sn_mmas[a->mma];
-    uint32_t groups = sc->block_x / mma->threads;
-    if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
-    if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
+    if (!sn_attend_has_tiles(a, sc)) return false;
     if (sc->tile_n > most_steps(a) || !sc->stages || sc->stages > SN_MAX_PIPE) return false;
-    if (registers(a, sc) > most_registers(sc)) return false;
+    if (registers(a, sc) > sn_attend_most_registers(sc)) return false;
     /* Short blocks, which several are, store often: by lines, which pass through shared memory. */
     int64_t results = sc->min_blocks > 1 ? (int64_t)sc->tile_m * SN_LINE : 0;
     return sn_attend_terms_room(a, sc) + results + SN_PRODUCT_SPARE <= sn_attend_terms_shared(a, sc);
@@ -230,7 +223,7 @@ static double cycles_apart(const sn_attend *a) {
 /* Blocks do several tiles where these are all as long, and where there are registers for what stays the same from
  * one to the next: keys of the next come while results are stored. */
 static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
-    return !a->n_masks && registers(a, sc) + SN_ATTEND_TERMS_STAY <= most_registers(sc);
+    return !a->n_masks && registers(a, sc) + SN_ATTEND_TERMS_STAY <= sn_attend_most_registers(sc);
 }
 
 static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys, uint32_t stages,

@@ -115,17 +115,14 @@ uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedul
 
 /* Is something of so many bytes loaded along the rows that is not of them, as weights are? It begins elsewhere in a vector than they do. */
 static bool has_weights(const sn_module *m, const sn_schedule_shape *sh, int64_t bytes) {
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_chain *c = &sh->nests[i].chain;
-        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
-        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            bool of_row = false;
-            if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
-            for (uint32_t k = 0; k < sh->outer.n; k++)
-                of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
-            if (!of_row && sn_buf_bytes(m, r->buf) >= bytes) return true;
-        }
+    for (sn_nest_access a = {0}; sn_schedule_next_access(&a, m, sh);) {
+        const sn_stmt_rec *r = sn_stmt_get(m, a.s);
+        const sn_chain *c = &a.nest->chain;
+        bool of_row = false;
+        if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
+        for (uint32_t k = 0; k < sh->outer.n; k++)
+            of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
+        if (!of_row && sn_buf_bytes(m, r->buf) >= bytes) return true;
     }
     return false;
 }
@@ -475,18 +472,15 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
  * of such. */
 static bool has_lanes_apart(sn_module *m, const sn_schedule_shape *sh) {
     bool any = false;
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_schedule_nest *nest = &sh->nests[i];
-        sn_axis last = sn_stmt_axis(m, nest->chain.at[nest->chain.n - 1]);
-        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            int64_t step;
-            if (!sn_is_access(r) || (!sn_ix_uses_vals(m, r->ix) && !sn_ix_uses_axis(m, r->ix, last))) continue;
-            bool apart = sn_ix_coef(m, r->ix, last, &step) && llabs(step) <= SN_MOST_APART;
-            if (!sn_loads(r) || (!apart && !sn_ix_uses_vals(m, r->ix))) return false;
-            any = true;
-        }
+    for (sn_nest_access a = {0}; sn_schedule_next_access(&a, m, sh);) {
+        const sn_stmt_rec *r = sn_stmt_get(m, a.s);
+        const sn_chain *nest = &a.nest->chain;
+        sn_axis last = sn_stmt_axis(m, nest->at[nest->n - 1]);
+        int64_t step;
+        if (!sn_ix_uses_vals(m, r->ix) && !sn_ix_uses_axis(m, r->ix, last)) continue;
+        bool apart = sn_ix_coef(m, r->ix, last, &step) && llabs(step) <= SN_MOST_APART;
+        if (!sn_loads(r) || (!apart && !sn_ix_uses_vals(m, r->ix))) return false;
+        any = true;
     }
     return any;
 }
