@@ -805,10 +805,10 @@ bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) 
  * bytes. Of few rows of halves, the heads of a group or some queries, it knows itself whether it is worth it; of f32 a
  * tile has 64 queries at least, and fewer than half of them are done sooner with the scores in memory. */
 static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
-    enum { SM = 90, WIDEST = 256, PIECE = 16 };
+    enum { SM = 90, WIDEST = 256 };
     bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16,
          floats = s->dtype == SN_F32 && s->queries >= SN_ATTENTION_MANY;
-    int64_t unit = PIECE / sn_dtype_bytes(s->dtype);
+    int64_t unit = SN_WIDEST_ACCESS / sn_dtype_bytes(s->dtype);
     return t->is_gpu && t->specific && t->sm == SM && (halves || floats) && s->depth <= WIDEST && s->width <= WIDEST &&
            s->depth % unit == 0 && s->width % unit == 0 && s->shared > 1;
 }

@@ -539,14 +539,14 @@ static int64_t bytes_saved(sn_fuse_match *mt, sn_module *m, const sn_access_list
 /* Kernels that only share a small operand stay apart when they are large: merging them saves nothing that counts. */
 static bool worth_it(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
     if (mt->vertical) return true;
-    if (mt->bytes < 10) {
+    if (mt->bytes < SN_FUSE_NOTHING) {
         mt->why_not = "they share no data";
         return false;
     }
     int64_t total = 0;
     for (uint32_t i = 0; i < in_a->n; i++) total += sn_buf_bytes(m, in_a->at[i].buf);
     for (uint32_t j = 0; j < in_b->n; j++) total += sn_buf_bytes(m, in_b->at[j].buf);
-    bool ok = total < (4 << 20) || mt->bytes * 10 >= total;
+    bool ok = total < SN_FUSE_LITTLE || mt->bytes * SN_FUSE_SHARE >= total;
     if (!ok) mt->why_not = "what they share is small against what they move";
     return ok;
 }

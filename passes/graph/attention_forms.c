@@ -330,10 +330,9 @@ static sn_nd padded(sn_module *m, sn_nd x, int64_t more) {
 
 /* An attention whose rows of q, k or v are no multiple of 16 bytes, with longer ones: copies are linear in what it is quadratic in. */
 static sn_nd with_long_rows(sn_pass_ctx *cx, sn_nd x, const sn_attention *at) {
-    enum { PIECE = 16 };
     sn_module *m = cx->m;
     sn_attention_sizes s = at->sizes;
-    int64_t unit = PIECE / sn_dtype_bytes(s.dtype);
+    int64_t unit = SN_WIDEST_ACCESS / sn_dtype_bytes(s.dtype);
     int64_t depth = (unit - s.depth % unit) % unit, width = (unit - s.width % unit) % unit;
     s.depth += depth, s.width += width;
     if (!cx->target->is_gpu || (!depth && !width) || s.queries < SN_ATTENTION_MANY || s.keys < SN_ATTENTION_MANY)

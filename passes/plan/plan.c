@@ -55,8 +55,9 @@
 
 #include "ir/loop/access.h"
 #include "ir/loop/repeats.h"
+#include "passes/base/constants.h"
 
-enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
+enum { NEVER = UINT32_MAX };
 
 /* Life of a buffer, in positions of m->kernels, and its place in a chain. */
 typedef struct life {
@@ -335,7 +336,7 @@ static int writes_back(const sn_module *m, sn_buf output) {
 static bool may_take(const planner *p, sn_buf b) {
     const sn_buf_rec *rec = sn_buf_get(p->m, b);
     if (rec->scope == SN_BUF_TEMP) return true;
-    bool wide = rec->align >= WIDEST_ACCESS || !p->cx->target->is_gpu;
+    bool wide = rec->align >= SN_WIDEST_ACCESS || !p->cx->target->is_gpu;
     return rec->scope == SN_BUF_OUTPUT && wide && writes_back(p->m, b) < 0;
 }
 

@@ -227,7 +227,8 @@ static bool find_instruction(sn_attend *a, const char **why_not) {
     for (size_t i = 0; i < SN_COUNT(loads); i++) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, loads[i]);
         if (r->dtype != operand) return refuse(why_not, "its operands have different dtypes");
-        if (sn_buf_get(a->m, r->buf)->align < 16) return refuse(why_not, "an operand does not begin at 16 bytes");
+        if (sn_buf_get(a->m, r->buf)->align < SN_WIDEST_ACCESS)
+            return refuse(why_not, "an operand does not begin at 16 bytes");
     }
     bool halves = (operand == SN_BF16 || operand == SN_F16) && a->c.dtype == SN_F32;
     a->mma = operand == SN_BF16 ? SN_MMA_WGMMA_BF16 : SN_MMA_WGMMA_F16;
@@ -259,13 +260,12 @@ int64_t sn_attend_loaded(const sn_attend *a, bool boxed) {
 
 /* Can a box bring the load for a tile? It has rows of keys that begin at multiples of 16 bytes. */
 static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
-    enum { UNIT = 16 };
     const sn_stmt_rec *r = sn_stmt_get(a->m, load);
     const sn_contraction *c = &a->c;
     sn_axis keys = sn_stmt_axis(a->m, c->top);
     int64_t bytes = sn_dtype_bytes(r->dtype), stride;
     if (bytes < 2 || bytes > 4 || r->has_mask || sn_buf_is_local(sn_buf_get(a->m, r->buf)) ||
-        sn_buf_get(a->m, r->buf)->align < UNIT)
+        sn_buf_get(a->m, r->buf)->align < SN_WIDEST_ACCESS)
         return false;
     if (!sn_ix_coef(a->m, r->ix, keys, &stride) || stride != 1) return false;
     sn_ix rest = sn_ix_sub(a->m, r->ix, sn_ix_axis(a->m, keys));
@@ -273,7 +273,7 @@ static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
         if (!sn_ix_coef(a->m, rest, sn_stmt_axis(a->m, c->outer.at[i]), &stride) || stride < 0) return false;
     }
     bool rows = find_row_stride(a, rest, &stride) && stride;
-    return rows && !sn_ix_uses_vals(a->m, rest) && sn_ix_is_multiple(a->m, rest, UNIT / bytes);
+    return rows && !sn_ix_uses_vals(a->m, rest) && sn_ix_is_multiple(a->m, rest, SN_WIDEST_ACCESS / bytes);
 }
 
 bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {

@@ -57,7 +57,8 @@ bool sn_attend_terms_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, s
     for (size_t i = 0; i < SN_COUNT(loads); i++) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, loads[i]);
         if (r->dtype != SN_F32 || a->c.dtype != SN_F32) return refuse(why_not, "its operands are not f32");
-        if (sn_buf_get(a->m, r->buf)->align < 16) return refuse(why_not, "an operand does not begin at 16 bytes");
+        if (sn_buf_get(a->m, r->buf)->align < SN_WIDEST_ACCESS)
+            return refuse(why_not, "an operand does not begin at 16 bytes");
     }
     a->mma = SN_MMA_WGMMA_BF16;
     if (sn_attend_terms_run(a) * SN_ATTEND_RUNS < sn_attend_padded(a->depth))

@@ -202,7 +202,7 @@ static phase *phase_of(model *md, sn_stmt s) {
 
 /* A load whose value goes straight to shared memory and nowhere else: cp.async. */
 static bool is_copy(const model *md, const sn_stmt_rec *r) {
-    if (r->op != SN_LOP_LOAD || !r->next.i || md->t->sm < 80) return false;
+    if (r->op != SN_LOP_LOAD || !r->next.i || md->t->sm < SN_ASYNC_SM) return false;
     const sn_stmt_rec *to = sn_stmt_get(md->m, r->next);
     if (to->op != SN_LOP_STORE || to->in[0].i != r->result.i) return false;
     bool alone = !to->next.i || sn_stmt_get(md->m, to->next)->op == SN_LOP_LOAD;

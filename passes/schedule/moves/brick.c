@@ -488,7 +488,7 @@ bool sn_schedule_brick_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
 static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     sn_schedule_brick t = *b;
     for (uint32_t p = 0; p < t.n; p++) t.sides[p] = 1;
-    lengthen(&t, &t.stored, SN_WARP * 16 / t.least, t.least);
+    lengthen(&t, &t.stored, SN_WARP * SN_WIDEST_ACCESS / t.least, t.least);
     int64_t run = sn_schedule_brick_run(&t, w), unit = SN_SECTOR / t.widest;
     for (uint32_t p = 0; p < t.n; p++)
         if (w->strides[p] >= run && t.extents[p] > 1 && w->strides[p] % unit) return false;
@@ -675,11 +675,10 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_brick
 
 /* Do all copies leave the L1 alone, as those of 16 bytes do? */
 static bool bypass_cache(sn_module *m, const sn_schedule_brick *b) {
-    enum { PIECE = 16 };
     for (uint32_t i = 0; i < b->n_staged; i++) {
         sn_schedule_brick_part part;
         sn_schedule_lay_out_brick(&part, m, b, i);
-        if (part.v * part.bytes < PIECE) return false;
+        if (part.v * part.bytes < SN_WIDEST_ACCESS) return false;
     }
     return true;
 }

@@ -16,8 +16,6 @@
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/moves/tile.h"
 
-enum { PIECE = 16 }; /* bytes of the widest copy */
-
 /* ---- threads ---- */
 
 /* Turns that so many threads take, `along` of which go along a line. */
@@ -123,7 +121,7 @@ static bool steps_over(const sn_schedule_brick *b, const sn_schedule_brick_part 
 /* Lanes that store several elements go from run to run in steps of as many, which a piece between groups of runs spreads over all banks. */
 static void group_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
     if (q->spread) {
-        q->group = SN_LINE / PIECE;
+        q->group = SN_LINE / SN_WIDEST_ACCESS;
         q->gap = q->v;
         return;
     }
@@ -187,21 +185,22 @@ static void choose_pieces(const sn_schedule_brick *b, const sn_schedule_brick *w
     while (q->v > word && !is_aligned(whole, q, w, q->v)) q->v /= 2;
     bool inside = !q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common];
     inside &= !steps_over(b, q, w);
-    int64_t most = sn_least(PIECE, q->align);
+    int64_t most = sn_least(SN_WIDEST_ACCESS, q->align);
     if (inside && most > q->v * bytes && q->length * bytes >= SN_BRICK_RUN) {
         q->v = most / bytes;
         q->anywhere = !is_aligned(whole, q, w, q->v);
         return;
     }
-    if (spreads(b, q, w) && most == PIECE && q->v * bytes < PIECE && q->length * bytes >= SN_BRICK_RUN) {
-        q->v = PIECE / bytes;
+    if (spreads(b, q, w) && most == SN_WIDEST_ACCESS && q->v * bytes < SN_WIDEST_ACCESS &&
+        q->length * bytes >= SN_BRICK_RUN) {
+        q->v = SN_WIDEST_ACCESS / bytes;
         q->anywhere = q->spread = true;
         return;
     }
     /* Lanes that have several words of a run meet in few banks, wherever runs begin. */
-    if (q->common * bytes >= 2 * SN_TILE_WORD && most == PIECE && q->v * bytes < PIECE &&
+    if (q->common * bytes >= 2 * SN_TILE_WORD && most == SN_WIDEST_ACCESS && q->v * bytes < SN_WIDEST_ACCESS &&
         q->length * bytes >= SN_BRICK_RUN && !steps_over(b, q, w)) {
-        q->v = PIECE / bytes;
+        q->v = SN_WIDEST_ACCESS / bytes;
         q->anywhere = !is_aligned(whole, q, w, q->v);
         return;
     }

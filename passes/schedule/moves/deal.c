@@ -207,7 +207,7 @@ static bool rest_is_flat(finder *f) {
         if (r->has_mask || !sn_schedule_walks_all(f->m, f->sh, r->ix)) return false;
         int64_t c0 = sn_ix_get(f->m, r->ix)->c0;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(f->m, r->buf)->dtype);
-        if (c0 || sn_buf_get(f->m, r->buf)->align < 16) return false;
+        if (c0 || sn_buf_get(f->m, r->buf)->align < SN_WIDEST_ACCESS) return false;
         if (bytes > d->stored) d->stored = bytes;
     }
     return d->stored > 0;

@@ -41,7 +41,7 @@ static bool is_flat(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, con
     if ((r->op != SN_LOP_LOAD && !store) || r->has_mask || !sn_schedule_walks_all(m, sh, r->ix)) return false;
     if (store && sn_kern_loads(m, k, r->buf)) return false;
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-    if (sn_ix_get(m, r->ix)->c0 || sn_buf_get(m, r->buf)->align < 16) return false;
+    if (sn_ix_get(m, r->ix)->c0 || sn_buf_get(m, r->buf)->align < SN_WIDEST_ACCESS) return false;
     if (bytes > *stored) *stored = bytes;
     return true;
 }

@@ -78,7 +78,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     *why_not = "an operand has a prologue";
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_stmt_rec *load = c->operands[i].load.i ? sn_stmt_get(cx->m, c->operands[i].load) : NULL;
-        if (!load || sn_buf_get(cx->m, load->buf)->align < 16) return false;
+        if (!load || sn_buf_get(cx->m, load->buf)->align < SN_WIDEST_ACCESS) return false;
     }
     *why_not = "its operands have different dtypes";
     for (uint32_t i = 0; i < c->n_operands; i++)

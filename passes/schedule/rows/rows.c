@@ -128,7 +128,6 @@ static bool has_weights(const sn_module *m, const sn_schedule_shape *sh, int64_t
 }
 
 static rows look_at_rows(sn_module *m, const sn_schedule_shape *sh) {
-    enum { VECTOR_BYTES = 16 };
     rows ro = {.sh = sh};
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
@@ -152,7 +151,7 @@ static rows look_at_rows(sn_module *m, const sn_schedule_shape *sh) {
     ro.again = sh->n_nests && sn_schedule_has_parts(m, sh) ? sh->n_nests - 1 : 0;
     ro.both = ro.again && sh->about.i && sn_schedule_stands_alone(m, sh);
     ro.weights = has_weights(m, sh, sh->max_count);
-    ro.late = ro.bytes && ro.bytes < VECTOR_BYTES && sn_schedule_rows_late(m, sh, VECTOR_BYTES / ro.bytes);
+    ro.late = ro.bytes && ro.bytes < SN_WIDEST_ACCESS && sn_schedule_rows_late(m, sh, SN_WIDEST_ACCESS / ro.bytes);
     return ro;
 }
 
@@ -177,7 +176,7 @@ static bool is_of_vectors(sn_module *m, const sn_schedule_shape *sh, const sn_sc
 
 bool sn_schedule_few_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
-    uint32_t size = sh->n_nests ? sh->nests[0].least_inner : 0, v = size ? SN_LEAST_WIDE / size : 1;
+    uint32_t size = sh->n_nests ? sh->nests[0].least_inner : 0, v = size ? SN_WIDEST_ACCESS / size : 1;
     int64_t n = sh->max_count / v;
     bool few = cx->target->is_gpu && size > 1 && v > 1 && sn_widest(cx, size) >= v && sh->max_count % v == 0 && n > 1 &&
                n <= SN_LEAST_THREADS && (n & (n - 1)) == 0 && !sh->scans && !sh->mixed && !sh->team && !sh->windows &&
@@ -202,7 +201,7 @@ static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
     if (narrow && !kept && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
-    if (once && vector * bytes >= SN_LEAST_WIDE)
+    if (once && vector * bytes >= SN_WIDEST_ACCESS)
         return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
     return threads < SN_MOST_ROW_THREADS ? threads : SN_MOST_ROW_THREADS;
@@ -538,9 +537,9 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!t->is_gpu && !width && has_lanes_apart(cx->m, ro->sh)) width = SN_WORD;
-    bool few =
-        !sc->block_x && sn_schedule_few_vectors(cx, ro->sh) && (!sc->vector || sc->vector * ro->bytes == SN_LEAST_WIDE);
-    if (!sc->vector) sc->vector = few ? SN_LEAST_WIDE / ro->bytes : row_vector(cx, ro, width);
+    bool few = !sc->block_x && sn_schedule_few_vectors(cx, ro->sh) &&
+               (!sc->vector || sc->vector * ro->bytes == SN_WIDEST_ACCESS);
+    if (!sc->vector) sc->vector = few ? SN_WIDEST_ACCESS / ro->bytes : row_vector(cx, ro, width);
     if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
         (ro->online || (ro->once && (in_few_turns(t, ro) || ro->positions || is_of_bytes(ro, sc))))) {
         choose_once(t, ro, sc);
