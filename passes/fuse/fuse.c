@@ -4,19 +4,21 @@
  *     k1: loop i { loop j { load x[1024*i + j]  load t[i]  sub  store y[1024*i + j] } }
  *  -> k0: loop i { %m = reduce max r { ... }  loop j { load x[1024*i + j]  sub %m  store y[1024*i + j] } }
  *
- * Vertical: a producer and a consumer (pointwise chains, prologues into reductions, epilogues after them, rows such
- * as softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over
- * one tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of memory
+ * Vertical: a producer and a consumer (pointwise chains, prologues into reductions, epilogues after them, rows such as
+ * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
+ * tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of memory
  * traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the merged
- * kernel would have more than SN_FUSE_OPS operations (on a CPU SN_FUSE_OPS_HOST) or SN_MAX_NESTS loops side by side, when too little parallelism would remain, when both have products
- * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
- * kernel has the header that chooses something. On a CPU reductions over windows stay apart (windowed.c). A matrix product stays one, and
- * takes no longer than before, or the library that one of the two is left to runs the merged one too (product.c). A mean and a variance
- * that are read by parts stay alone with what they give (passes/schedule/base/moments.c). A kernel that stores to what an earlier one has
- * stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is loaded before its last store, up
- * to that one (the steps of a sort), stay as they are, one after the other. Afterwards temporaries that nobody loads any more vanish. A
- * kernel that computes from constants alone runs once, when a program is loaded: it is not merged with one that runs each time. Cost: each
- * kernel is tried against the writers of what it reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
+ * kernel would have more than SN_FUSE_OPS operations (on a CPU SN_FUSE_OPS_HOST) or SN_MAX_NESTS loops side by side,
+ * when too little parallelism would remain, when both have products of f32 and not in the same precision, or when both
+ * headers choose something and not the same; else the merged kernel has the header that chooses something. On a CPU
+ * reductions over windows stay apart (windowed.c). A matrix product stays one, and takes no longer than before, or the
+ * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by
+ * parts stay alone with what they give (passes/schedule/base/moments.c). A kernel that stores to what an earlier one
+ * has stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is loaded
+ * before its last store, up to that one (the steps of a sort), stay as they are, one after the other. Afterwards
+ * temporaries that nobody loads any more vanish. A kernel that computes from constants alone runs once, when a program
+ * is loaded: it is not merged with one that runs each time. Cost: each kernel is tried against the writers of what it
+ * reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse/fuse.h"
 

@@ -10,9 +10,11 @@
  *
  *     softmax(q * k) * v                       ->  (softmax(padded(q) * padded(k)) * padded(v)) without what was added: heads that no access divides
  *
- * Legality: equal but for rounding, where nothing overflows that need not, nor vanishes (exponentials without a maximum, of rows that a mask may hide as a whole, stay as they are); a row that counts as 0 is 0 beside infinite v, too. Done only where
- * what results is an attention of sizes that some class takes: a division of weights is more work than one of results. Relies on composites being
- * decomposed. Cost: a look at each product and what its left operand is; where a form fits, one at the attention.
+ * Legality: equal but for rounding, where nothing overflows that need not, nor vanishes (exponentials without a
+ * maximum, of rows that a mask may hide as a whole, stay as they are); a row that counts as 0 is 0 beside infinite v,
+ * too. Done only where what results is an attention of sizes that some class takes: a division of weights is more work
+ * than one of results. Relies on composites being decomposed. Cost: a look at each product and what its left operand
+ * is; where a form fits, one at the attention.
  */
 #include "passes/graph/attention.h"
 #include "passes/graph/rewrite.h"

@@ -1,12 +1,14 @@
-/* decompose_bands.c: convolutions of each channel by itself whose taps along their one axis are many are products. Part of the pass `decompose`.
+/* decompose_bands.c: convolutions of each channel by itself whose taps along their one axis are many are products. Part
+ * of the pass `decompose`.
  *
  *     %y = conv %x, %w groups=C padding=[K-1, 0]                  (%x: [N, C, S], %w: [C, 1, K])
  *  -> %u : [C, N*B, K']  windows of K' = K + 63 elements of %x, one for each 64 results
  *     %t : [C, K', 64]   the taps, K' rows down in each column one further: a band
  *     %y = the first S columns of reshape (matmul %u, %t)
  *
- * Long filters, as of state space models and of rooms that echo: each result is as many multiplications as there are taps, for which a thread
- * loads as many elements. Tensor cores do all of them, and those by the zeros beside the band, while windows and bands go through memory once.
+ * Long filters, as of state space models and of rooms that echo: each result is as many multiplications as there are
+ * taps, for which a thread loads as many elements. Tensor cores do all of them, and those by the zeros beside the band,
+ * while windows and bands go through memory once.
  *
  * Legality: the terms of a sum are added in another order; zeros beside the band times an infinity or a nan make nan, as in the
  * bands of class window. Which: on a GPU, where the multiplications of threads take longer than all that, and windows and bands are

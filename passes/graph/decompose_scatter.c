@@ -11,11 +11,12 @@
  *     %p = scatter -1, %last, iota               of each row the position of its last key, -1: none
  *     %y = where p >= 0: x + v[p], else x        v is made for these positions alone
  *
- * The sort is stable, and what is added up are sums over the updates of a row in their order, so that the same operands give the
- * same bits in each run. What v is at others than the last of a key nobody reads. Halves are summed and multiplied in f32. Nothing
- * is stored twice, which is what `scatter` asks for. Cost: a sort of M keys, and a few passes over the updates: two kernels for each level
- * of groups, of which the second has a RUNth of the first. The width of a group is what a thread adds up. Sizes M and R have to be
- * numbers. A scatter into rows that stay in the cache of a core, or in the shared memory of a block, remains one, of f32 for halves, and `to-loops`
+ * The sort is stable, and what is added up are sums over the updates of a row in their order, so that the same operands
+ * give the same bits in each run. What v is at others than the last of a key nobody reads. Halves are summed and
+ * multiplied in f32. Nothing is stored twice, which is what `scatter` asks for. Cost: a sort of M keys, and a few
+ * passes over the updates: two kernels for each level of groups, of which the second has an update for each group of
+ * the first. The width of a group is what a thread adds up. Sizes M and R have to be numbers. A scatter into rows that
+ * stay in the cache of a core, or in the shared memory of a block, remains one, of f32 for halves, and `to-loops`
  * combines parts of it (base/scatter.c, lower/scatter.c).
  */
 #include "passes/base/constants.h"

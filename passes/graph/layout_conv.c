@@ -17,12 +17,12 @@
  *
  * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than
  * threads, the conversion of the image included unless it can be had so. Groups of few channels are joined first
- * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought:
- * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
- * operands have what is not summed innermost, few channels joined with the taps of a row, others with zeros behind them, those of
- * groups together. One that is left to a library has channels innermost in image and weights where
- * the image can be had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and taps are products of zeros (an
- * infinity in a pixel that a joined window reaches without a tap makes nan).
+ * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought: these
+ * go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both operands
+ * have what is not summed innermost, few channels joined with the taps of a row, others with zeros behind them, those
+ * of groups together. One that is left to a library has channels innermost in image and weights where the image can be
+ * had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and
+ * taps are products of zeros (an infinity in a pixel that a joined window reaches without a tap makes nan).
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"

@@ -22,8 +22,8 @@
  *       reduce sum j in 64 { %1 = load h[N*j + 16*t + v]   ->     reduce sum j in 64 { %1 = load r[16*j + v]
  *         .. } }                                                    .. } }
  *
- * Legality: one store without a mask, in one loop over all elements of the row, and nothing else of that thread and lane around; all loads are behind that loop,
- * or behind the store in the same iteration, at elements of that row.
+ * Legality: one store without a mask, in one loop over all elements of the row, and nothing else of that thread and
+ * lane around; all loads are behind that loop, or behind the store in the same iteration, at elements of that row.
  */
 #include "ir/loop/access.h"
 #include "passes/base/nest.h"

@@ -8,10 +8,10 @@
  * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, what channels share is computed once, and so is
  * what one of them alone wants (needed.c).
  *
- * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
- * rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class window), where class contract has vectors of
- * columns, and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
- * Cost: linear in what is written.
+ * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where
+ * every access walks rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class
+ * window), where class contract has vectors of columns, and where it takes more instructions: both sides are counted,
+ * for as many rows as a vector has lanes. Cost: linear in what is written.
  */
 #include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"

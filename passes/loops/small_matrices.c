@@ -9,11 +9,11 @@
  * and each goes through memory. Written out, every load names the element that a store has named, so that `fuse` makes one kernel of
  * the chain, whose lanes go along i, and no intermediate is left: filters, small linear systems, rotations in a row.
  *
- * Kernels have short rows if what is inside of one of their outer loops is SN_SMALL_ELEMENTS results or fewer, of SN_SMALL_STEPS terms each at
- * most. Those of as many rows that pass intermediates to one another are a chain; it is written out if two of them or more are products,
- * since one alone is as well off in its class (contract). Legal: iterations of loops are independent, and stay in their order; sums
- * are added up in theirs. Cost: linear in statements, in what is written, and in the writers of an
- * intermediate, one but for scatters, times its readers.
+ * Kernels have short rows if what is inside of one of their outer loops is SN_SMALL_ELEMENTS results or fewer, of
+ * SN_SMALL_STEPS terms each at most. Those of as many rows that pass intermediates to one another are a chain; it is
+ * written out if two of them or more are products, since one alone is as well off in its class (contract). Legal:
+ * iterations of loops are independent, and stay in their order; sums are added up in theirs. Cost: linear in
+ * statements, in what is written, and in the writers of an intermediate, one but for scatters, times its readers.
  */
 #include "ir/loop/access.h"
 #include "passes/loops/write_out.h"

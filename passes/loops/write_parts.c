@@ -1,4 +1,5 @@
-/* write_parts.c: the pass `write-parts`: on the CPU parts of a concatenation that share intermediates are stored one behind the other, before `fuse`.
+/* write_parts.c: the pass `write-parts`: on the CPU parts of a concatenation that share intermediates are stored one
+ * behind the other, before `fuse`.
  *
  *     k0: loop j in 65536 { .. store t[j], %0 }
  *     k1: loop i in 3 { loop j in 65536 {
@@ -11,9 +12,10 @@
  * all that parts share goes through memory, and every part is computed, or tested for, in each iteration. Written out, the loops are those
  * of the kernel in front, and `fuse` makes one of both; tests of the part are decided (simplify-index), and what parts share is there once.
  *
- * Kernels of one short axis, whose code is straight, of which a test decides what an iteration wants (needed.c), and which load what a kernel
- * with as many iterations as the other loops have stores. A concatenation of what is in memory anyway stays: its parts are read and
- * written one by one. Legal: iterations of the outer loops are independent. Cost: linear in statements and in what is written.
+ * Kernels of one short axis, whose code is straight, of which a test decides what an iteration wants (needed.c), and
+ * which load what a kernel with as many iterations as the other loops have stores. A concatenation of what is in memory
+ * anyway stays: its parts are read and written one by one. Legal: iterations of the outer loops are independent. Cost:
+ * linear in statements and in what is written.
  */
 #include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"

@@ -11,10 +11,11 @@
  *       loop i in 500000 { to[start[digit of item i]++] = item i } }
  *     .. and so on for each digit, from to to from; the last one stores results
  *
- * A pass keeps the order of items whose digits are equal, so that in the end the order is that of all digits, and equal keys stand as they stood.
- * What moves is an i64 of 32 bits of key and 32 bits of position (order.c); where nobody asks for positions and the element has
- * 32 bits or is an integer of fewer, its own bits instead, so that the result need not be looked up. Keys of 64 bits have their positions beside
- * them. Kernels are scheduled as they are made. Digits that are alike in all keys of a dtype are left out.
+ * A pass keeps the order of items whose digits are equal, so that in the end the order is that of all digits, and equal
+ * keys stand as they stood. What moves is an i64 of 32 bits of key and 32 bits of position (order.c); where nobody asks
+ * for positions and the element has 32 bits or is an integer of fewer, its own bits instead, so that the result need
+ * not be looked up. Keys of 64 bits have their positions beside them. Kernels are scheduled as they are made. Digits
+ * that are alike in all keys of a dtype are left out.
  *
  * Cost: two readings and one writing of 8 bytes an element and digit, to as many places at a time as a digit has values (256, in long
  * rows 2048); for each part as many sums a digit.

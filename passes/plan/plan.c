@@ -13,8 +13,9 @@
  *
  * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, inplace.c); the
  * storage of a temp of the same size that died just before, unless the workspace is smaller without that; bytes of the
- * workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
- * output's storage. Not so an output that is written back to an input: it may live in that (states.c).
+ * workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same
+ * way, and then the whole chain lives in the output's storage. Not so an output that is written back to an input: it
+ * may live in that (states.c).
  *
  * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded.
  * What they leave for others has memory of its own, which is not reused:

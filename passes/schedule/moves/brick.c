@@ -9,11 +9,11 @@
  * the body goes along the runs of the stores. brick_bind.c has the picture.
  *
  * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine,
- * back or forth, of a buffer that the kernel does not write, with masks that hide little of it; so are words that lie as they are
- * stored, which the body would wait for. All else is accessed as it is. Class tile has two loops, and squares in registers between them: it does better where rows are whole vectors of words
- * that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both sides walk, and needs
- * nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
- * brick for that.
+ * back or forth, of a buffer that the kernel does not write, with masks that hide little of it; so are words that lie
+ * as they are stored, which the body would wait for. All else is accessed as it is. Class tile has two loops, and
+ * squares in registers between them: it does better where rows are whole vectors of words that fill its tiles, and
+ * begin with sectors; a brick has any number of loops, some of which both sides walk, and needs nothing to be aligned.
+ * Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next brick for that.
  *
  * Fields: runs of tile_m loaded elements and tile_n stored ones, about, where loops are as long; block_x threads; vector elements
  * of a store: what begins all runs, or a word of bytes or halves wherever they begin; min_blocks that have room together.

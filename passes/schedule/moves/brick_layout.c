@@ -6,11 +6,12 @@
  * run to run, or, where the loop behind those is one of the run, in steps inside of it. Runs are as far apart as makes these steps go
  * through all banks; a run ends early where steps inside of it would not.
  *
- * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them; one that lanes of a store
- * stay inside of by pieces of 16 bytes, whose places matter to no bank. So are runs that are an odd number of elements apart: of eight runs each
- * begins a piece further, behind which a piece is left out, and the four lanes of a warp that meet in a piece are in different words of it, since
- * their runs are four apart. Such copies leave the L1 alone, which has little room beside bricks, and are a quarter of those of words: halves and
- * words have them even where their lanes meet.
+ * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them;
+ * one that lanes of a store stay inside of by pieces of 16 bytes, whose places matter to no bank. So are runs that are
+ * an odd number of elements apart: of eight runs each begins a piece further, behind which a piece is left out, and the
+ * four lanes of a warp that meet in a piece are in different words of it, since their runs are four apart. Such copies
+ * leave the L1 alone, which has little room beside bricks, and are a quarter of those of words: halves and words have
+ * them even where their lanes meet.
  */
 #include "passes/schedule/moves/brick.h"
 #include "passes/schedule/base/figures.h"

@@ -21,8 +21,8 @@
  * them in their aligned pieces: what does not end the last line of all has something behind it, and that is loaded element by
  * element. Vectors of the body have as many lanes as fit there.
  *
- * They have no more than the widest access of the body takes at once, either: bytes that are stored as f64 by eight lanes would be four stores,
- * each of which has a part of a sector for each thread.
+ * They have no more than the widest access of the body takes at once, either: bytes that are stored as f64 by eight
+ * lanes would be four stores, each of which has a part of a sector for each thread.
  *
  * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it
  * is at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.

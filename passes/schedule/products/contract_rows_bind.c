@@ -12,12 +12,14 @@
  * Columns beyond the last are computed as copies of the last ones, with stores masked, since all threads take part in
  * the sums; steps beyond the last add products of zeros.
  *
- * All threads that share a sum get it, and go on with it side by side, row by row. Where that is long (the cell of an LSTM behind its gates)
- * the sums of all rows go to shared memory instead, and each thread of the block goes on with others:
+ * All threads that share a sum get it, and go on with it side by side, row by row. Where that is long (the cell of an
+ * LSTM behind its gates) the sums of all rows go to shared memory instead, and each thread of the block goes on with
+ * others:
  *
  *     element = (Y*q + y)*X + x of R * M * W      r, row, w = digits of it      column = tile_n*g + R*w + r, or + W*r + w
  *
- * of W threads that own columns, or of W = X*V columns side by side. Where rows are side by side in what is stored, rows are the lowest digit.
+ * of W threads that own columns, or of W = X*V columns side by side. Where rows are side by side in what is stored,
+ * rows are the lowest digit.
  */
 #include "passes/schedule/products/contract_rows.h"
 #include "passes/schedule/base/figures.h"

@@ -14,9 +14,10 @@
  * Which buffers these are, and what a group is, finds flat_find.c; flat_bind.c has the picture of the kernel. Here stands
  * whether it pays, and how many rows a block and how many threads a row has.
  *
- * Fields: tile_m rows a block. A row has block_x threads and block_y rows are done at a time; where rows are columns, or so short that one thread
- * does each, block_x rows are done at a time by block_y threads each, since neighbouring lanes then read neighbours. vector elements of a row are
- * read at once where pieces of 16 bytes begin rows, or neighbouring columns where these are narrow and a word has several of them.
+ * Fields: tile_m rows a block. A row has block_x threads and block_y rows are done at a time; where rows are columns,
+ * or so short that one thread does each, block_x rows are done at a time by block_y threads each, since neighbouring
+ * lanes then read neighbours. vector elements of a row are read at once where pieces of 16 bytes begin rows, or
+ * neighbouring columns where these are narrow and a word has several of them.
  */
 #include "passes/schedule/rows/flat.h"
 

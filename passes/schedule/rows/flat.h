@@ -30,9 +30,9 @@ typedef struct sn_schedule_flat_buf {
         gap; /* elements of shared memory between two groups of a piece, or two lines, so that lanes do not meet in a bank */
 } sn_schedule_flat_buf;
 
-/* Rows in groups: `prefix` outer loops count groups, the others the `inner` rows of one; `outer` has them in that order, which need not be
- * that of the kernel. Blocks have neighbouring groups:
- * of all, counted over these loops in row-major order, or, where a buffer has lines, along the last of them. */
+/* Rows in groups: `prefix` outer loops count groups, the others the `inner` rows of one; `outer` has them in that
+ * order, which need not be that of the kernel. Blocks have neighbouring groups: of all, counted over these loops in
+ * row-major order, or, where a buffer has lines, along the last of them. */
 typedef struct sn_schedule_flat {
     sn_schedule_flat_buf bufs[SN_MAX_FLAT];
     uint32_t n; /* 0: no groups were found */

@@ -1,10 +1,11 @@
 /* window_pixels.c: class window of the pass `schedule`, with `pixels`: windows of halves over several channels, as convolutions
  * with groups have, by matrix instructions whose rows are pixels (window_pixels.h).
  *
- * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros. Groups of fewer channels are joined
- * to eight. Where the image lies as [N, C, H, W], threads load pixels of eight channels and store them as such: each
- * element comes from memory once, and no copy with channels innermost is made in memory; halves are multiplied as pairs of pixels. Where channels lie innermost, a
- * block has several groups, so that whole sectors of memory are read and written.
+ * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros.
+ * Groups of fewer channels are joined to eight. Where the image lies as [N, C, H, W], threads load pixels of eight
+ * channels and store them as such: each element comes from memory once, and no copy with channels innermost is made in
+ * memory; halves are multiplied as pairs of pixels. Where channels lie innermost, a block has several groups, so that
+ * whole sectors of memory are read and written.
  *
  * Legality: as of bands (window_bands.c).
  *
