@@ -39,21 +39,10 @@ static sn_status broken(const verifier *v, int number, const char *format, ...) 
 
 /* ---- sizes ---- */
 
-typedef struct atom_check {
-    const sn_module *m;
-    bool symbols_only;
-} atom_check;
-
-static void see_atom(void *user, sn_ix atom) {
-    atom_check *check = user;
-    if (sn_ix_get(check->m, atom)->kind != SN_IX_SYM) check->symbols_only = false;
-}
-
 static sn_status check_sizes(const verifier *v, const char *name, const sn_ix *sizes, uint32_t n) {
     for (uint32_t k = 0; k < n; k++) {
-        atom_check check = {v->m, sizes[k].i > 0 && sizes[k].i < v->m->ixs.count};
-        if (check.symbols_only) sn_ix_walk(v->m, sizes[k], see_atom, &check);
-        if (!check.symbols_only)
+        bool there = sizes[k].i > 0 && sizes[k].i < v->m->ixs.count;
+        if (!there || !sn_ix_only_symbols(v->m, sizes[k]))
             return broken(v, 5, "%s: entry %u of a shape or of strides is not an expression over symbols", name, k);
     }
     return SN_OK;

@@ -96,9 +96,10 @@ typedef struct sn_range {
 sn_range sn_ix_range(sn_module *m, sn_ix e);
 /* Is e provably a multiple of k for all values of its atoms? */
 bool sn_ix_is_multiple(sn_module *m, sn_ix e, int64_t k);
-/* Does the axis / any SSA value occur anywhere in it? */
+/* Does the axis / any SSA value occur anywhere in it? Does nothing but symbols? */
 bool sn_ix_uses_axis(const sn_module *m, sn_ix e, sn_axis ax);
 bool sn_ix_uses_vals(const sn_module *m, sn_ix e);
+bool sn_ix_only_symbols(const sn_module *m, sn_ix e);
 /* Call f for every distinct AXIS, SYM or VAL atom inside e. */
 void sn_ix_walk(const sn_module *m, sn_ix e, void (*f)(void *user, sn_ix atom), void *user);
 /* Is 0 <= e < n provable? */

@@ -370,6 +370,22 @@ void sn_ix_walk(const sn_module *m, sn_ix e, void (*f)(void *user, sn_ix atom), 
     for (uint32_t i = 0; i < list.n; i++) f(user, list.at[i]);
 }
 
+typedef struct symbols {
+    const sn_module *m;
+    bool only;
+} symbols;
+
+static void see_symbol(void *user, sn_ix atom) {
+    symbols *seen = user;
+    seen->only &= sn_ix_get(seen->m, atom)->kind == SN_IX_SYM;
+}
+
+bool sn_ix_only_symbols(const sn_module *m, sn_ix e) {
+    symbols seen = {m, true};
+    sn_ix_walk(m, e, see_symbol, &seen);
+    return seen.only;
+}
+
 /* ---- values ---- */
 
 /* Wraps around instead of overflowing, so that evaluating an unverified module is harmless. */

@@ -169,21 +169,9 @@ static sn_status check_buffers(const verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
-typedef struct atom_check {
-    const sn_module *m;
-    bool symbols_only;
-} atom_check;
-
-static void see_atom(void *user, sn_ix atom) {
-    atom_check *check = user;
-    if (sn_ix_get(check->m, atom)->kind != SN_IX_SYM) check->symbols_only = false;
-}
-
 static sn_status check_amount(const verifier *v, const char *what, sn_ix e) {
     if (!e.i) return SN_OK;
-    atom_check check = {v->m, true};
-    sn_ix_walk(v->m, e, see_atom, &check);
-    if (!check.symbols_only) return broken(v, 10, "the %s is not an expression over symbols", what);
+    if (!sn_ix_only_symbols(v->m, e)) return broken(v, 10, "the %s is not an expression over symbols", what);
     int64_t c;
     if (sn_ix_is_const(v->m, e, &c) && c < 0) return broken(v, 10, "the %s is %lld", what, (long long)c);
     return SN_OK;

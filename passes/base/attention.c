@@ -789,17 +789,15 @@ bool sn_attention_find(sn_attention *out, const char **why_not, const sn_module 
 
 /* ---- schedules ---- */
 
-/* Threads multiply four rows by a key about as fast as it comes from memory. Of heads that share keys up to three times as
- * many are still done sooner than by products that read keys for each of them, where there are enough keys for blocks
- * to begin and end. */
-enum { MOST_ROWS = 4, LONG_ROWS = 12, LONG_KEYS = 64, MOST_HEAD = 256, HEAD_STEP = 8 };
+/* Of class attend_rows (passes/schedule/attention/attend_rows.c): heads whose vectors threads share evenly. */
+enum { MOST_HEAD = 256, HEAD_STEP = 8 };
 
 bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) {
     bool heads =
         s->depth <= MOST_HEAD && s->width <= MOST_HEAD && s->depth % HEAD_STEP == 0 && s->width % HEAD_STEP == 0;
     bool dtype = s->dtype == SN_F32 || s->dtype == SN_BF16 || s->dtype == SN_F16;
-    bool few = s->shared <= MOST_ROWS ||
-               (s->shared > s->queries && s->shared <= LONG_ROWS && s->keys >= LONG_KEYS * s->shared);
+    bool few = s->shared <= SN_ATTENTION_FEW || (s->shared > s->queries && s->shared <= SN_ATTENTION_GROUP &&
+                                                 s->keys >= SN_ATTENTION_GROUP_KEYS * s->shared);
     return t->is_gpu && dtype && heads && few;
 }
 
@@ -807,10 +805,10 @@ bool sn_attention_has_few_rows(const sn_target *t, const sn_attention_sizes *s) 
  * bytes. Of few rows of halves, the heads of a group or some queries, it knows itself whether it is worth it; of f32 a
  * tile has 64 queries at least, and fewer than half of them are done sooner with the scores in memory. */
 static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
-    enum { SM = 90, WIDEST = 256, PIECE = 16 };
+    enum { SM = 90, WIDEST = 256 };
     bool halves = s->dtype == SN_BF16 || s->dtype == SN_F16,
          floats = s->dtype == SN_F32 && s->queries >= SN_ATTENTION_MANY;
-    int64_t unit = PIECE / sn_dtype_bytes(s->dtype);
+    int64_t unit = SN_WIDEST_ACCESS / sn_dtype_bytes(s->dtype);
     return t->is_gpu && t->specific && t->sm == SM && (halves || floats) && s->depth <= WIDEST && s->width <= WIDEST &&
            s->depth % unit == 0 && s->width % unit == 0 && s->shared > 1;
 }
@@ -820,7 +818,7 @@ static bool by_warpgroups(const sn_target *t, const sn_attention_sizes *s) {
  * through memory, and that keys are turned around, as products in kernels of their own do. Rows of scores that no
  * vector divides are worth more, since a softmax of its own tests their last vectors. In cycles, as timed. */
 static bool by_lanes(const sn_target *t, const sn_attention_sizes *s) {
-    enum { WIDEST = 512, BEGIN = 46, SCORES = 160 /* times bytes of a vector: also of f64 */, ODD_ROWS = 4 };
+    enum { WIDEST = 512 };
     if (t->is_gpu || s->depth > WIDEST || s->width > WIDEST) return false;
     if (s->keys == 1 || s->depth == 1 || s->width == 1) return false; /* axes of one iteration are none */
     int64_t lanes = t->vector_bytes / sn_dtype_bytes(sn_compute_dtype(s->dtype));
@@ -828,9 +826,9 @@ static bool by_lanes(const sn_target *t, const sn_attention_sizes *s) {
     if (s->queries < lanes) return false;
     double queries = (double)s->queries, keys = (double)s->keys, depth = (double)s->depth, width = (double)s->width;
     double lost = (double)(filled - s->queries) * keys * (depth + width) / (double)lanes;
-    double spent = (double)filled * (BEGIN + depth) + lost;
-    double saved = keys * (queries * SCORES / t->vector_bytes + depth);
-    if (s->keys % lanes) saved += keys * queries * ODD_ROWS;
+    double spent = (double)filled * (SN_ATTENTION_BEGIN + depth) + lost;
+    double saved = keys * (queries * SN_ATTENTION_SCORES / t->vector_bytes + depth);
+    if (s->keys % lanes) saved += keys * queries * SN_ATTENTION_ODD;
     return saved >= spent;
 }
 

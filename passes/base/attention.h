@@ -6,9 +6,6 @@
 
 #include "passes/base/pass.h"
 
-/* Queries, of one product, that are worth a tile of a class of their own, or copies of operands. */
-enum { SN_ATTENTION_MANY = 32 };
-
 /* Operands of an attention. */
 enum { SN_ATTENTION_Q = 1, SN_ATTENTION_K = 2, SN_ATTENTION_V = 4, SN_ATTENTION_ALL = 7 };
 

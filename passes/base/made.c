@@ -7,11 +7,7 @@
 #include "passes/base/constants.h"
 #include "passes/base/nest.h"
 
-enum {
-    PARTS = 128 /* steps of a pipe: two lines of halves */,
-    TOGETHER = 8 /* elements in one of memory, at most */,
-    MOST_NODES = 256
-};
+enum { MOST_NODES = 256 };
 
 static bool is_half(sn_dtype t) { return t == SN_BF16 || t == SN_F16; }
 
@@ -42,7 +38,7 @@ static int64_t size_of(const sn_module *m, sn_nd x) {
 }
 
 /* Does the operand have about an element for each of `all`, or for a few together? */
-static bool is_large(const sn_module *m, sn_nd x, int64_t all) { return size_of(m, x) * TOGETHER >= all; }
+static bool is_large(const sn_module *m, sn_nd x, int64_t all) { return size_of(m, x) * SN_MADE_TOGETHER >= all; }
 
 /* Are neighbours along the axis those of several tensors in turn, as numbers of 4 bits that are unpacked are? */
 static bool takes_turns(const sn_module *m, sn_nd x, uint32_t axis) {
@@ -102,7 +98,7 @@ bool sn_matmul_makes(const sn_module *m, const sn_target *t, sn_nd x, uint32_t k
     if (n->op != SN_OP_MATMUL || !t->is_gpu || !t->specific || sn_node_attr(m, x, SN_ATTR_SCHEDULE)) return false;
     if (type->rank < 2 || sn_compute_dtype(n->type.dtype) != SN_F32) return false;
     uint32_t axis = k ? type->rank - 2 : type->rank - 1;
-    if (!sn_ix_is_const(m, type->shape[axis], &steps) || steps % PARTS) return false;
+    if (!sn_ix_is_const(m, type->shape[axis], &steps) || steps % SN_MADE_STEPS) return false;
     sn_dtype other = sn_matmul_narrow_dtype(m, n->in[1 - k]);
     if (!is_half(other) || sn_matmul_narrow_dtype(m, n->in[k]) != other) return false;
     uses = sn_graph_matmul_uses(m, x, k);

@@ -13,6 +13,9 @@ static const int64_t SN_MOST_BYTES = (int64_t)1 << 52;
 /* Nests of a row, side by side: as many as schedules tell apart, and fuse brings together. */
 enum { SN_MAX_NESTS = 16 };
 
+/* Has nobody said how the kernel runs? It is not bound, and its header names no class. */
+static inline bool sn_kern_is_free(const sn_kern_rec *k) { return !k->scheduled && k->sched.cls == SN_SCHED_NONE; }
+
 /* First statement of the region of s, or of the kernel body when s is none. */
 sn_stmt sn_region_first(const sn_module *m, sn_kern k, sn_stmt s);
 sn_stmt sn_next(const sn_module *m, sn_stmt s);

@@ -4,29 +4,32 @@
  *     k1: loop i { loop j { load x[1024*i + j]  load t[i]  sub  store y[1024*i + j] } }
  *  -> k0: loop i { %m = reduce max r { ... }  loop j { load x[1024*i + j]  sub %m  store y[1024*i + j] } }
  *
- * Vertical: a producer and a consumer (pointwise chains, prologues into reductions, epilogues after them, rows such
- * as softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over
- * one tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of memory
+ * Vertical: a producer and a consumer (pointwise chains, prologues into reductions, epilogues after them, rows such as
+ * softmax). Horizontal: kernels that read the same buffers (one kernel with several outputs; two reductions over one
+ * tensor in one loop). Legality is in match.c, merging in merge.c. Pairs are tried best first by bytes of memory
  * traffic saved; a pair is left alone when a third kernel stands between them in the order of data, when the merged
- * kernel would have more than MAX_OPS operations (on a CPU MAX_OPS_HOST) or SN_MAX_NESTS loops side by side, when too little parallelism would remain, when both have products
- * of f32 and not in the same precision, or when both headers choose something and not the same; else the merged
- * kernel has the header that chooses something. On a CPU reductions over windows stay apart (windowed.c). A matrix product stays one, and
- * takes no longer than before, or the library that one of the two is left to runs the merged one too (product.c). A mean and a variance
- * that are read by parts stay alone with what they give (passes/schedule/base/moments.c). A kernel that stores to what an earlier one has
- * stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is loaded before its last store, up
- * to that one (the steps of a sort), stay as they are, one after the other. Afterwards temporaries that nobody loads any more vanish. A
- * kernel that computes from constants alone runs once, when a program is loaded: it is not merged with one that runs each time. Cost: each
- * kernel is tried against the writers of what it reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
+ * kernel would have more than SN_FUSE_OPS operations (on a CPU SN_FUSE_OPS_HOST) or SN_MAX_NESTS loops side by side,
+ * when too little parallelism would remain, when both have products of f32 and not in the same precision, or when both
+ * headers choose something and not the same; else the merged kernel has the header that chooses something. On a CPU
+ * reductions over windows stay apart (windowed.c). A matrix product stays one, and takes no longer than before, or the
+ * library that one of the two is left to runs the merged one too (product.c). A mean and a variance that are read by
+ * parts stay alone with what they give (passes/schedule/base/moments.c). A kernel that stores to what an earlier one
+ * has stored (the scatter after its copy) counts as if it read that too. Kernels that touch a buffer which is loaded
+ * before its last store, up to that one (the steps of a sort), stay as they are, one after the other. Afterwards
+ * temporaries that nobody loads any more vanish. A kernel that computes from constants alone runs once, when a program
+ * is loaded: it is not merged with one that runs each time. Cost: each kernel is tried against the writers of what it
+ * reads and at most MAX_SIBLINGS other readers, in at most MAX_ROUNDS rounds.
  */
 #include "passes/fuse/fuse.h"
 
 #include "ir/loop/figures.h"
+#include "passes/schedule/base/constants.h"
 #include "passes/schedule/base/moments.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPS = 256, MAX_OPS_HOST = 1024, MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
+enum { MAX_SIBLINGS = 8, MAX_ROUNDS = 4, MAX_TRIES = 16 };
 
 typedef struct buf_list {
     sn_buf *at;
@@ -377,7 +380,8 @@ static bool has_few_nests(const fuse *fu, uint32_t a, uint32_t b, const sn_fuse_
 static const char *against_headers(const fuse *fu, uint32_t a, uint32_t b) {
     const fnode *fa = &fu->nodes[a], *fb = &fu->nodes[b];
     const sn_kern_rec *ka = sn_kern_get(fu->m, fa->k), *kb = sn_kern_get(fu->m, fb->k);
-    uint32_t most = fu->cx->target->is_gpu ? MAX_OPS : MAX_OPS_HOST; /* a GPU's registers are all that a thread has */
+    uint32_t most =
+        fu->cx->target->is_gpu ? SN_FUSE_OPS : SN_FUSE_OPS_HOST; /* a GPU's registers are all that a thread has */
     if (fa->ops + fb->ops > most) return "one kernel would have too many operations";
     if (ka->scheduled || kb->scheduled) return "the schedule of one stands";
     if (fa->in_place || fb->in_place) return "one is a step of what happens to a buffer in place";

@@ -10,16 +10,16 @@
  *       }                                       %4 = load h_1[i]
  *     }                                         store n[i], %4 } }
  *
- * One launch instead of one for each step, and no step passes its states through memory: h_1, which a thread has for itself,
- * becomes registers (passes/loops/keep_private.c). Who reads the states afterwards reads n. Elements of windows, x_t from x by 64, are those
- * of x at 64*step. What no step changes stays in front of the loop. Then the kernel is one as others, between kernels of one section:
- * copies in front of it are read through (read_through.c), and `fuse` is asked once more, so that what the states begin with, and what is
- * made of them in the end, goes along.
+ * One launch instead of one for each step, and no step passes its states through memory: h_1, which a thread has for
+ * itself, becomes registers (passes/loops/keep_private.c). Who reads the states afterwards reads n. Elements of
+ * windows, x_t from x by 64, are those of x at 64*step. What no step changes stays in front of the loop. Then the
+ * kernel is one as others, between kernels of one section: copies in front of it are read through (read_through.c), and
+ * `fuse` is asked once more, so that what the states begin with, and what is made of them in the end, goes along.
  *
- * Legality: no iteration of the outer loops may read what another one has stored. The outer loops hold straight-line code, each element of
- * what follows a state is stored by one iteration (else the kernel had a race), and it loads the same elements of the state, by the
- * very ix. All else that it loads nothing in the repeat stores, and all else that it stores are windows that no other step has. All steps are
- * made: the repeat has no `while`, and at least one.
+ * Legality: no iteration of the outer loops may read what another one has stored. The outer loops hold straight-line
+ * code, each element of what follows a state is stored by one iteration (else the kernel had a race), and it loads the
+ * same elements of the state, by the very ix. All else that it loads nothing in the repeat stores, and all else that it
+ * stores are windows that no other step has. All steps are made: the repeat has no `while`, and at least one.
  *
  * Worth it always on a GPU. On a CPU windows that move along the outer loops would be read and stored a vector in a page: there only such
  * as are one for all iterations go along, or all of them where they stay in the cache of a core (256 steps of a filter over 256 channels:
@@ -29,9 +29,6 @@
 #include "ir/loop/repeats.h"
 #include "passes/fuse/fuse.h"
 #include "passes/schedule/base/constants.h"
-
-/* Elements of states for an iteration of the outer loops: more are no registers. A thread of a GPU has four iterations. */
-enum { MOST_ELEMENTS = 64, MOST_ELEMENTS_GPU = 16 };
 
 /* Repeats of one depth that go inside, and what is left to do around their kernels until all have. */
 typedef struct level {
@@ -143,7 +140,7 @@ static const char *against(interchange *in) {
         if (sn_stores(r) && (r->op != SN_LOP_STORE || r->has_mask)) return "it does not store all elements";
         elements += sn_stores(r);
     }
-    if (elements > (in->cx->target->is_gpu ? MOST_ELEMENTS_GPU : MOST_ELEMENTS))
+    if (elements > (in->cx->target->is_gpu ? SN_STATES_MOST_GPU : SN_STATES_MOST))
         return "its states are too large for registers";
     sn_access_find_all(&in->all, m, in->cx->scratch, in->k);
     for (uint32_t i = 0; i < in->all.n; i++) {

@@ -13,8 +13,6 @@
 #include "passes/schedule/base/teams.h"
 #include "passes/schedule/rows/outer_keep.h"
 
-enum { MIN_ROWS = 64, MAX_ROW = 32768, MIN_COLUMNS = 2048, SMALL = 65536 };
-
 /* ---- which axes correspond ---- */
 
 typedef struct axis_map {
@@ -331,11 +329,10 @@ static uint32_t readings(const sn_module *m, sn_kern k, const sn_chain *outer) {
 
 /* Does b alone load what is as long as a row? */
 static bool has_weights(const sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b, int64_t row) {
-    enum { AS_LONG = 2 };
     for (uint32_t j = 0; j < in_b->n; j++) {
         bool of_a = in_b->at[j].store;
         for (uint32_t i = 0; i < in_a->n && !of_a; i++) of_a = sn_buf_eq(in_a->at[i].buf, in_b->at[j].buf);
-        if (!of_a && sn_buf_bytes(m, in_b->at[j].buf) * AS_LONG >= row) return true;
+        if (!of_a && sn_buf_bytes(m, in_b->at[j].buf) * SN_FUSE_WEIGHTS >= row) return true;
     }
     return false;
 }
@@ -421,7 +418,7 @@ static bool columns_are(of_columns what, const sn_fuse_match *mt, const sn_pass_
 /* Rows so few and long that they are cut into parts. */
 static bool are_cut(const sn_pass_ctx *cx, int64_t rows, int64_t row) {
     int64_t blocks = cx->target->cluster;
-    return row > MAX_ROW && rows < MIN_ROWS && (rows * blocks < MIN_ROWS || row > MAX_ROW * blocks);
+    return row > SN_FUSE_ROW && rows < SN_FUSE_ROWS && (rows * blocks < SN_FUSE_ROWS || row > SN_FUSE_ROW * blocks);
 }
 
 /* Does a scan of the kernel step over what lies between its elements? */
@@ -461,7 +458,7 @@ static bool waits_for_rows(const sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, 
     int64_t of_a = longest_reduction(cx->m, a, &mt->a), of_b = longest_reduction(cx->m, b, &mt->b);
     int64_t rows = count_positions(cx->m, &mt->b, mt->b_order, 0, mt->shared);
     int64_t row = of_a > of_b ? of_a : of_b;
-    if (!of_a || !of_b || rows < 0 || row <= MAX_ROW) return false;
+    if (!of_a || !of_b || rows < 0 || row <= SN_FUSE_ROW) return false;
     if (!cx->target->is_gpu) return rows < cx->target->units;
     if (!passes_sum(cx->m, in_a, in_b)) return false;
     return !team_keeps(mt, cx, a, b, in_a, in_b, rows) && are_cut(cx, rows, row);
@@ -469,9 +466,8 @@ static bool waits_for_rows(const sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, 
 
 /* Has each thread of the CPU as many rows as the others, or nearly? Then none waits, and a row is in its cache for the second kernel. */
 static bool threads_share(const sn_pass_ctx *cx, int64_t rows) {
-    enum { MANY_ROWS = 4 };
     int64_t threads = cx->target->units;
-    return !cx->target->is_gpu && rows >= threads && (rows % threads == 0 || rows >= MANY_ROWS * threads);
+    return !cx->target->is_gpu && rows >= threads && (rows % threads == 0 || rows >= SN_FUSE_SHARED_ROWS * threads);
 }
 
 static bool has_steps(const sn_module *m, const sn_chain *outer) {
@@ -510,8 +506,8 @@ static bool keeps_parallelism(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_
     int64_t row = row_a > row_b ? row_a : row_b;
     bool inner = walks_along(mt, m, in_a, in_b), team = team_keeps(mt, cx, a, b, in_a, in_b, rows);
     int64_t blocks = cx->target->is_gpu ? cx->target->cluster : 1;
-    bool many = rows >= MIN_ROWS || (rows * blocks >= MIN_ROWS && row <= MAX_ROW * blocks);
-    bool ok = inner ? many || row <= MAX_ROW : rows >= MIN_COLUMNS || row <= SMALL / (rows ? rows : 1);
+    bool many = rows >= SN_FUSE_ROWS || (rows * blocks >= SN_FUSE_ROWS && row <= SN_FUSE_ROW * blocks);
+    bool ok = inner ? many || row <= SN_FUSE_ROW : rows >= SN_FUSE_COLUMNS || row <= SN_FUSE_SMALL / (rows ? rows : 1);
     if (!inner) ok |= columns_are(sn_columns_stay, mt, cx, in_a, in_b, rows, row);
     if (!inner && is_of_softmax(m, a, &mt->a)) ok &= !columns_are(sn_columns_dear, mt, cx, in_a, in_b, rows, row);
     ok |= team || (inner && threads_share(cx, rows));
@@ -543,14 +539,14 @@ static int64_t bytes_saved(sn_fuse_match *mt, sn_module *m, const sn_access_list
 /* Kernels that only share a small operand stay apart when they are large: merging them saves nothing that counts. */
 static bool worth_it(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
     if (mt->vertical) return true;
-    if (mt->bytes < 10) {
+    if (mt->bytes < SN_FUSE_NOTHING) {
         mt->why_not = "they share no data";
         return false;
     }
     int64_t total = 0;
     for (uint32_t i = 0; i < in_a->n; i++) total += sn_buf_bytes(m, in_a->at[i].buf);
     for (uint32_t j = 0; j < in_b->n; j++) total += sn_buf_bytes(m, in_b->at[j].buf);
-    bool ok = total < (4 << 20) || mt->bytes * 10 >= total;
+    bool ok = total < SN_FUSE_LITTLE || mt->bytes * SN_FUSE_SHARE >= total;
     if (!ok) mt->why_not = "what they share is small against what they move";
     return ok;
 }

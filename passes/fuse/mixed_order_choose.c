@@ -72,8 +72,8 @@ static bool choose_threads(sn_mixed *mx, uint32_t most_bytes) {
     uint32_t most = SN_MIXED_DATA / most_bytes, pinned = sc->block_x;
     for (int64_t each = (most < SN_MIXED_COLUMNS ? most : SN_MIXED_COLUMNS) / sc->vector; each > 0; each--) {
         int64_t threads = (vectors + each - 1) / each, x = 1;
-        while (x < threads && x < 32) x *= 2;
-        if (threads > 32) x = (threads + 31) / 32 * 32;
+        while (x < threads && x < SN_WARP) x *= 2;
+        if (threads > SN_WARP) x = (threads + SN_WARP - 1) / SN_WARP * SN_WARP;
         if (pinned) x = pinned;
         if (x > mx->cx->target->max_threads || x * each < vectors || x * each - vectors >= best) continue;
         best = x * each - vectors;

@@ -24,6 +24,7 @@
 
 #include "passes/fuse/fuse.h"
 #include "passes/base/rebuild.h"
+#include "passes/schedule/base/constants.h"
 
 static sn_ix flat_of(sn_module *m, const sn_chain *c) {
     sn_ix index[SN_MAX_CHAIN], shape[SN_MAX_CHAIN];
@@ -146,9 +147,8 @@ static void join_last(sn_pass_ctx *cx, sn_stmt update) {
 
 /* Two-dimensional and small: as many blocks as columns allow. */
 static uint32_t finish_vector(const sn_mixed *mx) {
-    enum { LANES = 32 };
     uint32_t v = 4;
-    while (v > 1 && (mx->width % v || mx->width < (int64_t)LANES * v * mx->cx->target->units)) v /= 2;
+    while (v > 1 && (mx->width % v || mx->width < (int64_t)SN_WARP * v * mx->cx->target->units)) v /= 2;
     return v;
 }
 

@@ -4,14 +4,17 @@
  *  -> loop i in 256 { %s, %t = reduce (sum, sum) r in M { load x[M*i + r] ..  load x[M*i + 256*M + r] .. }
  *                     loop j in M { load w[j]   load x[M*i + j] .. store y[M*i + j]   load x[M*i + 256*M + j] .. store y[..] } }
  *
- * Where the weights of a norm are more than a multiprocessor's nearest cache keeps, each row brings them again, lane by lane where they begin
- * elsewhere than the vectors of the row do: of a layer norm that takes longer than the row itself. Two rows that are done together bring them once.
+ * Where the weights of a norm are more than a multiprocessor's nearest cache keeps, each row brings them again, lane by
+ * lane where they begin elsewhere than the vectors of the row do: of a layer norm that takes longer than the row
+ * itself. Two rows that are done together bring them once.
  *
- * Rows that share vectors have to begin alike (their leads, passes/schedule/rows/rows.c): the second one is a multiple of a vector's rows further on.
- * Where that leaves rows over, some are done together with themselves: the same thread computes and stores the same element twice.
+ * Rows that share vectors have to begin alike (their leads, passes/schedule/rows/rows.c): the second one is a multiple
+ * of a vector's rows further on. Where that leaves rows over, some are done together with themselves: the same thread
+ * computes and stores the same element twice.
  *
- * Legal because outer loops are parallel. Only kernels of one loop over rows whose nests all walk a row, of which something is read twice, and
- * for which a cluster has room twice. Behind all passes that cut kernels and axes. Cost: a copy of each such kernel.
+ * Legal because outer loops are parallel. Only kernels of one loop over rows whose nests all walk a row, of which
+ * something is read twice, and for which a cluster has room twice. Behind all passes that cut kernels and axes. Cost: a
+ * copy of each such kernel.
  */
 #include "passes/fuse/fuse.h"
 #include "passes/schedule/base/figures.h"
@@ -161,7 +164,7 @@ sn_status sn_pass_unroll_and_jam(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n && cx->target->is_gpu; i++) {
         jam j = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         const sn_kern_rec *r = sn_kern_get(m, j.k);
-        if (r->scheduled || r->sched.cls != SN_SCHED_NONE || sn_kern_is_library(r)) continue;
+        if (!sn_kern_is_free(r)) continue;
         if (!look(&j) || !pays(&j)) continue;
         sn_kern both = take_two(&j);
         if (!both.i) continue;

@@ -10,9 +10,11 @@
  *
  *     softmax(q * k) * v                       ->  (softmax(padded(q) * padded(k)) * padded(v)) without what was added: heads that no access divides
  *
- * Legality: equal but for rounding, where nothing overflows that need not, nor vanishes (exponentials without a maximum, of rows that a mask may hide as a whole, stay as they are); a row that counts as 0 is 0 beside infinite v, too. Done only where
- * what results is an attention of sizes that some class takes: a division of weights is more work than one of results. Relies on composites being
- * decomposed. Cost: a look at each product and what its left operand is; where a form fits, one at the attention.
+ * Legality: equal but for rounding, where nothing overflows that need not, nor vanishes (exponentials without a
+ * maximum, of rows that a mask may hide as a whole, stay as they are); a row that counts as 0 is 0 beside infinite v,
+ * too. Done only where what results is an attention of sizes that some class takes: a division of weights is more work
+ * than one of results. Relies on composites being decomposed. Cost: a look at each product and what its left operand
+ * is; where a form fits, one at the attention.
  */
 #include "passes/graph/attention.h"
 #include "passes/graph/rewrite.h"
@@ -330,10 +332,9 @@ static sn_nd padded(sn_module *m, sn_nd x, int64_t more) {
 
 /* An attention whose rows of q, k or v are no multiple of 16 bytes, with longer ones: copies are linear in what it is quadratic in. */
 static sn_nd with_long_rows(sn_pass_ctx *cx, sn_nd x, const sn_attention *at) {
-    enum { PIECE = 16 };
     sn_module *m = cx->m;
     sn_attention_sizes s = at->sizes;
-    int64_t unit = PIECE / sn_dtype_bytes(s.dtype);
+    int64_t unit = SN_WIDEST_ACCESS / sn_dtype_bytes(s.dtype);
     int64_t depth = (unit - s.depth % unit) % unit, width = (unit - s.width % unit) % unit;
     s.depth += depth, s.width += width;
     if (!cx->target->is_gpu || (!depth && !width) || s.queries < SN_ATTENTION_MANY || s.keys < SN_ATTENTION_MANY)

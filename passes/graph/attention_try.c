@@ -13,6 +13,7 @@
  * compiled have none. Cost: that of the passes for one kernel, for each attention that differs; up to five times that
  * where operands lie badly.
  */
+#include "passes/base/constants.h"
 #include "passes/graph/attention.h"
 #include "passes/graph/part.h"
 #include "passes/graph/rewrite.h"

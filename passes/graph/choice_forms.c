@@ -61,12 +61,11 @@ sn_nd sn_choice_schedule_rewrite(sn_pass_ctx *cx, const sn_choice_question *q, c
 /* Has the library an algorithm of that number for such a product of contiguous operands? What it is asked in the end, with
  * their strides and what stands behind the product, is up to the kernel. */
 static bool library_has(const sn_choice_question *q, uint32_t algo) {
-    enum { ALIGN = 16 };
     const sn_product *p = q->product;
     char why[SN_LIBRARY_WHY];
-    sn_library_matrix left = {.ld = p->k, .stride = p->m * p->k, .align = ALIGN, .dtype = p->dtype};
-    sn_library_matrix right = {.ld = p->n, .stride = p->k * p->n, .align = ALIGN, .dtype = p->dtype};
-    sn_library_matrix result = {.ld = p->n, .stride = p->m * p->n, .align = ALIGN, .dtype = p->dtype};
+    sn_library_matrix left = {.ld = p->k, .stride = p->m * p->k, .align = SN_WIDEST_ACCESS, .dtype = p->dtype};
+    sn_library_matrix right = {.ld = p->n, .stride = p->k * p->n, .align = SN_WIDEST_ACCESS, .dtype = p->dtype};
+    sn_library_matrix result = {.ld = p->n, .stride = p->m * p->n, .align = SN_WIDEST_ACCESS, .dtype = p->dtype};
     const sn_library_call call = {.m = p->n,
                                   .n = p->m,
                                   .k = p->k,

@@ -110,13 +110,12 @@ static double idle_cycles(const conv_plan *p, sn_nd x) {
 
 /* One convolution does all phases, zeros included, sooner than it takes to begin as many as there are, each with a copy of its weights. */
 static void even_phases(conv_plan *p, sn_nd x) {
-    enum { KERNELS = 2 };
     int64_t convolutions = 1, high[SN_MAX_RANK] = {0};
     const int64_t low[SN_MAX_RANK] = {0};
     const sn_type *w = sn_graph_type(p->m, p->w);
     for (uint32_t k = 0; k < p->g.n; k++) convolutions *= p->g.input_dilation[k];
     double idle = p->cx->target->is_gpu && p->g.groups == 1 && w->dtype != SN_F64 ? idle_cycles(p, x) : 0;
-    if (idle <= 0 || idle > (double)(convolutions - 1) * KERNELS * SN_LAUNCH) return;
+    if (idle <= 0 || idle > (double)(convolutions - 1) * SN_PHASE_KERNELS * SN_LAUNCH) return;
     for (uint32_t k = 0; k < p->g.n; k++) high[2 + k] = even_taps(p, k) - p->kernel[k], p->kernel[k] = even_taps(p, k);
     p->w = sn_graph_pad(p->m, p->w, low, high, 0);
 }

@@ -36,13 +36,12 @@ static double blocks_of(const sn_product *p) {
 
 /* Of f32 that threads multiply, by tiles that may be small: two thirds of what they could. */
 static double by_small_tiles(const sn_choice_question *q, double parts) {
-    enum { LEAST = 16, PRODUCTS = 128 * 2 / 3 };
     const sn_product *p = q->product;
     double best = 0;
-    for (int64_t side = LEAST; side <= SN_CHOICE_TILES; side *= 2) {
+    for (int64_t side = SN_CHOICE_SMALL_TILE; side <= SN_CHOICE_TILES; side *= 2) {
         double tiles = (double)p->batch * parts * (double)((p->m + side - 1) / side * ((p->n + side - 1) / side));
         double waves = (double)(((int64_t)tiles + q->target->units - 1) / q->target->units);
-        double cycles = waves * (double)(side * side) * (double)p->k / parts / PRODUCTS;
+        double cycles = waves * (double)(side * side) * (double)p->k / parts / SN_CHOICE_THREADS;
         if (best == 0 || cycles < best) best = cycles;
     }
     return best;

@@ -3,7 +3,7 @@
  *     %y = scatter_sum %x, %index, %updates      index [0, 2, 0]
  *   becomes
  *     %keys, %at = sort of the positions         [0, 0, 2], from updates 0, 2, 1
- *     %v = the updates in that order             in groups of RUN: at each the sum of those of its group that have its key
+ *     %v = the updates in that order             in groups: at each the sum of those of its group that have its key
  *     %c = the sums of the groups' last keys     added up alike, until one group is left; v[i] += c of the group before, where its
  *                                                last key is that of i
  *     %y = scatter %x, %last, x[keys] + v        %last: keys[i] where i is the last of its key, else R, which is dropped: [R, 0, 2]
@@ -11,21 +11,20 @@
  *     %p = scatter -1, %last, iota               of each row the position of its last key, -1: none
  *     %y = where p >= 0: x + v[p], else x        v is made for these positions alone
  *
- * The sort is stable, and what is added up are sums over the updates of a row in their order, so that the same operands give the
- * same bits in each run. What v is at others than the last of a key nobody reads. Halves are summed and multiplied in f32. Nothing
- * is stored twice, which is what `scatter` asks for. Cost: a sort of M keys, and a few passes over the updates: two kernels for each level
- * of groups, of which the second has a RUNth of the first. The width of a group is what a thread adds up. Sizes M and R have to be
- * numbers. A scatter into rows that stay in the cache of a core, or in the shared memory of a block, remains one, of f32 for halves, and `to-loops`
+ * The sort is stable, and what is added up are sums over the updates of a row in their order, so that the same operands
+ * give the same bits in each run. What v is at others than the last of a key nobody reads. Halves are summed and
+ * multiplied in f32. Nothing is stored twice, which is what `scatter` asks for. Cost: a sort of M keys, and a few
+ * passes over the updates: two kernels for each level of groups, of which the second has an update for each group of
+ * the first. The width of a group is what a thread adds up. Sizes M and R have to be numbers. A scatter into rows that
+ * stay in the cache of a core, or in the shared memory of a block, remains one, of f32 for halves, and `to-loops`
  * combines parts of it (base/scatter.c, lower/scatter.c).
  */
+#include "passes/base/constants.h"
 #include "passes/base/scatter.h"
 #include "passes/graph/decompose.h"
 
 #include "ir/graph/build.h"
 #include "ir/ops/scalar.h"
-
-/* Updates of a group, each of which is added up for all of them; groups of a group of these, which are few: there launches take longer. */
-enum { RUN = 16, GROUPS = 64 };
 
 static sn_nd node(sn_module *m, sn_op op, sn_nd x, sn_nd y, sn_nd z) {
     sn_nd in[3] = {x, y, z};
@@ -144,7 +143,7 @@ static groups groups_of(sn_module *m, combiner c, sn_nd keys, sn_nd x, int64_t c
     if (g.n == 1) return g;
     sn_nd last = sn_graph_pick(m, g.keys, 1, g.run - 1);
     sn_nd sums = sums_in_groups(m, c, g.keys, g.x, sn_graph_unsqueeze(m, last, (int64_t[]){1}, 1));
-    g.all = sums_of_runs(m, c, last, sn_graph_pick(m, sums, 1, 0), g.n, GROUPS);
+    g.all = sums_of_runs(m, c, last, sn_graph_pick(m, sums, 1, 0), g.n, SN_SCATTER_RUNS);
     g.before = padded(m, g.all, 0, 1, -1, 0), g.ends = padded(m, last, 0, 1, -1, -1);
     g.last = last;
     return g;
@@ -176,7 +175,7 @@ static sn_nd combine_rows(sn_module *m, combiner c, sn_nd in, sn_nd keys, sn_nd 
     sn_dtype dtype = count < INT32_MAX ? SN_I32 : SN_I64;
     sn_nd at = sn_graph_scatter(m, SN_OP_SCATTER, sn_graph_full(m, dtype, -1, &some, 1), to,
                                 sn_graph_iota(m, dtype, 0, &all, 1));
-    groups g = groups_of(m, c, keys, v, count, RUN);
+    groups g = groups_of(m, c, keys, v, count, SN_SCATTER_RUN);
     sn_type t = *sn_type_of(m, in);
     v = sn_graph_reshape(m, sums_of_rows(m, c, &g, at, rows), t.shape, t.rank);
     /* A row without updates stays as it is: -0.0 + 0.0 were 0.0. */
@@ -204,13 +203,13 @@ sn_nd sn_dec_scatter_reduce(sn_pass_ctx *cx, sn_nd x) {
     sn_nd sorted = sn_graph_node(m, SN_OP_SORT, &keys, 1, &axis, 1);
     keys = sn_graph_cast(m, sn_graph_project(m, sorted, 0), dtype);
     sn_ix as_rows[] = {type.shape[0], sn_ix_product(m, type.shape + 1, type.rank - 1)};
-    /* Each is read RUN times over: made once, and side by side. */
+    /* Each is read SN_SCATTER_RUN times over: made once, and side by side. */
     sn_nd v = sn_graph_copied(m, rows_at(m, updates, sn_graph_project(m, sorted, 1)));
     v = sn_graph_reshape(m, v, as_rows, 2);
     sn_nd is_last = sn_graph_binary(m, SN_OP_NE, padded(m, keys, 0, -1, 1, -1), keys);
     sn_nd to = node(m, SN_OP_WHERE, is_last, keys, sn_dec_scalar(m, keys, (double)rows));
     if (rows <= count) return combine_rows(m, c, in, keys, v, to, rows, count);
-    v = sn_graph_reshape(m, sums_of_runs(m, c, keys, v, count, RUN), type.shape, type.rank);
+    v = sn_graph_reshape(m, sums_of_runs(m, c, keys, v, count, SN_SCATTER_RUN), type.shape, type.rank);
     sn_nd inside = sn_graph_binary(m, SN_OP_MINIMUM, keys, sn_dec_scalar(m, keys, (double)(rows - 1)));
     return node(m, SN_OP_SCATTER, in, to, sn_graph_binary(m, c.op, rows_at(m, in, inside), v));
 }

@@ -2,17 +2,18 @@
  *
  *     %0 = full value=2.0 shape=[8] : f32[8] ;  %1 = sqrt %0   becomes   %1 = full value=1.41421354 shape=[8] : f32[8]
  *
- * A full of any shape folds to a full; constants fold element by element while the result has at most FOLD_MAX
+ * A full of any shape folds to a full; constants fold element by element while the result has at most SN_FOLD_MOST
  * elements. Views of a full are fulls. Legality: scalar.h computes and rounds as generated code does; an integer that
  * the attribute `value` (a double) cannot carry is left alone. Cost: the elements of the result.
  */
 #include "ir/ops/scalar.h"
+#include "passes/base/constants.h"
 #include "passes/graph/rewrite.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { FOLD_MAX = 4096, MAX_OPERANDS = 3 };
+enum { MAX_OPERANDS = 3 };
 
 bool sn_is_uniform(const sn_module *m, sn_nd x, double *value) {
     const sn_node_rec *node = sn_node_get(m, x);
@@ -90,7 +91,7 @@ static sn_nd fold_elements(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *node = sn_node_get(m, x);
     int64_t n, operand_n;
-    if (!sn_type_static(m, &node->type, &n) || n > FOLD_MAX) return x;
+    if (!sn_type_static(m, &node->type, &n) || n > SN_FOLD_MOST) return x;
     for (uint32_t k = 0; k < node->n_in; k++)
         if (!sn_type_static(m, sn_type_of(m, node->in[k]), &operand_n)) return x;
     sn_scalar *v = SN_NEWN(cx->scratch, sn_scalar, n);
@@ -135,7 +136,7 @@ static sn_nd fold_slice(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *node = sn_node_get(m, x);
     int64_t n, start = sn_node_int(m, x, SN_ATTR_START, 0), step = sn_node_int(m, x, SN_ATTR_STEP, 1);
-    if (node->type.rank != 1 || !sn_type_static(m, &node->type, &n) || n > FOLD_MAX) return x;
+    if (node->type.rank != 1 || !sn_type_static(m, &node->type, &n) || n > SN_FOLD_MOST) return x;
     sn_scalar *v = SN_NEWN(cx->scratch, sn_scalar, n);
     for (int64_t i = 0; i < n; i++) v[i] = element(m, node->in[0], start + i * step);
     return make_constant(cx, &node->type, v, n);

@@ -16,11 +16,12 @@
  */
 #include "ir/graph/build.h"
 #include "ir/graph/internal.h"
+#include "passes/base/constants.h"
 #include "passes/graph/rewrite.h"
 
 #include <string.h>
 
-enum { FEWEST_PARTS = 3, MOST_NODES = 64, MOST_OPERANDS = 3, MOST_ATTRS = 8 };
+enum { MOST_NODES = 64, MOST_OPERANDS = 3, MOST_ATTRS = 8 };
 
 /* Nodes that are the same of each part, and what they are as one: with an axis of parts in front. */
 typedef struct row {
@@ -195,7 +196,7 @@ static sn_nd without_axis(const joining *j, sn_nd part, int64_t axis) {
 
 static sn_nd join_concat(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec *n = sn_node_get(cx->m, x);
-    if (n->op != SN_OP_CONCAT || n->n_in < FEWEST_PARTS) return x;
+    if (n->op != SN_OP_CONCAT || n->n_in < SN_JOIN_PARTS) return x;
     joining *j = SN_NEW(cx->scratch, joining);
     *j = (joining){.cx = cx, .m = cx->m, .n = n->n_in};
     int64_t axis = sn_node_int(cx->m, x, SN_ATTR_AXIS, 0);

@@ -17,12 +17,12 @@
  *
  * Which way: tensor copies have to exist for the dtype, and by the model of products (padded.c) take less time than
  * threads, the conversion of the image included unless it can be had so. Groups of few channels are joined first
- * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought:
- * these go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both
- * operands have what is not summed innermost, few channels joined with the taps of a row, others with zeros behind them, those of
- * groups together. One that is left to a library has channels innermost in image and weights where
- * the image can be had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and taps are products of zeros (an
- * infinity in a pixel that a joined window reaches without a tap makes nan).
+ * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought: these
+ * go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both operands
+ * have what is not summed innermost, few channels joined with the taps of a row, others with zeros behind them, those
+ * of groups together. One that is left to a library has channels innermost in image and weights where the image can be
+ * had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and
+ * taps are products of zeros (an infinity in a pixel that a joined window reaches without a tap makes nan).
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -249,9 +249,9 @@ static bool moves_by_one(const shape *s) {
 
 /* Of the threads that do windows of groups without matrix instructions. */
 static double windows_cycles(const sn_target *t, const shape *s) {
-    enum { FMAS = 128 /* of a multiprocessor in a cycle */, HUNDRED = 100 };
+    enum { HUNDRED = 100 };
     double results = (double)s->result[0] * (double)s->pixels * (double)s->result[1];
-    return results * (double)(s->weights[1] * s->taps) / (FMAS * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
+    return results * (double)(s->weights[1] * s->taps) / (SN_ISSUES * t->units) * SN_CHOICE_WINDOWS / HUNDRED;
 }
 
 /* ... at so many hundredths of the time of their products: where results are few, a thread has the sum of one, which waits for each product. */
@@ -288,36 +288,36 @@ typedef struct banded {
     double piece, again;  /* elements that are copied together; how often */
 } banded;
 
-enum { BAND = 8, BAND_STEP = 16, BAND_WIDEST = 64, BAND_SIDE = 4 };
+enum { BAND = 8, BAND_STEP = 16 };
 
 static bool is_banded(banded *out, const shape *s) {
     uint32_t last = s->rank - 1;
     int64_t width = s->weights[last], reach = (width - 1) * s->g.dilation[s->g.n - 1] + 1, line = s->result[last];
     int64_t steps = whole(BAND - 1 + reach, BAND_STEP), piece = BAND;
-    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > BAND_WIDEST || !moves_by_one(s))
+    if ((s->dtype != SN_BF16 && s->dtype != SN_F16) || steps * BAND_STEP > SN_CHOICE_BANDS_WIDEST || !moves_by_one(s))
         return false;
     while (s->image[last] % piece) piece /= 2;
     *out = (banded){.pixels = (double)(s->result[0] * s->pixels), .image = (double)s->image[0], .piece = (double)piece};
     out->pixels *= (double)(whole(line + reach - 1, BAND) * BAND) / (double)line;
     for (uint32_t k = 1; k < s->rank; k++) out->image *= (double)s->image[k];
     out->steps = (double)(s->weights[1] * (s->taps / width) * steps);
-    out->again = more((double)(s->result[1] / s->g.groups) / BAND_SIDE, 1);
+    out->again = more((double)(s->result[1] / s->g.groups) / SN_CHOICE_BANDS_SIDE, 1);
     return true;
 }
 
 /* Of such instructions, and of the threads around them; 0: they do it not. */
 static double bands_cycles(const sn_target *t, const shape *s) {
-    enum { ROWS = 128, BLOCK = 2048, ISSUES = 128, PRODUCT = 2 };
+    enum { ROWS = 128, PRODUCT = 2 };
     banded b;
     if (!is_banded(&b, s)) return 0;
-    double results = b.pixels * (double)s->result[1], units = less(t->units, 1 + b.pixels / BLOCK);
+    double results = b.pixels * (double)s->result[1], units = less(t->units, 1 + b.pixels / SN_CHOICE_BANDS_BLOCK);
     double products = results / ROWS * b.steps * PRODUCT;
     double issued = (b.image * b.again / b.piece + results / 2) * SN_CHOICE_BANDS_PIECE;
-    issued += results / BLOCK * b.steps * BAND_STEP * BAND * SN_CHOICE_BANDS_TAP;
+    issued += results / SN_CHOICE_BANDS_BLOCK * b.steps * BAND_STEP * BAND * SN_CHOICE_BANDS_TAP;
     double memory = (b.image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
-    double longest = more(more(products, memory), issued / ISSUES), all = products + memory + issued / ISSUES;
-    double turns = (double)whole(s->weights[1], BAND_SIDE) * SN_CHOICE_BANDS_TURN;
-    return (longest + (all - longest) / BAND_SIDE) / units + SN_CHOICE_BEGIN + turns;
+    double longest = more(more(products, memory), issued / SN_ISSUES), all = products + memory + issued / SN_ISSUES;
+    double turns = (double)whole(s->weights[1], SN_CHOICE_BANDS_SIDE) * SN_CHOICE_BANDS_TURN;
+    return (longest + (all - longest) / SN_CHOICE_BANDS_SIDE) / units + SN_CHOICE_BEGIN + turns;
 }
 
 /* Images in which windows move by one: those of even and odd places, where they move by two; 0: they move by more. */
@@ -334,7 +334,7 @@ static int64_t phases_of(const shape *s) {
 /* Of matrix instructions that do windows of a few eights of channels as rows of pixels (passes/schedule/windows/window_pixels.h), with what turns
  * pixels and results in shared memory; 0: they do it not. */
 static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
-    enum { ROWS = 128, ISSUES = 128, PRODUCT = 2, LOADS = 3, TURNED = 12, TERM = 4, MOST = 32, HUNDRED = 100 };
+    enum { ROWS = 128, PRODUCT = 2, HUNDRED = 100 };
     const sn_target *t = cx->target;
     sn_product product = {.node = x, .dtype = s->dtype};
     sn_choice_question q = {.target = t, .m = cx->m, .product = &product};
@@ -344,7 +344,7 @@ static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
     double image = (double)s->image[0], pixels = (double)(s->result[0] * s->pixels / line);
     if (channels < BAND && BAND % channels == 0) out *= BAND / channels, channels = BAND;
     int64_t phases = phases_of(s), across = s->g.stride[s->g.n - 1], span = whole(reach, across);
-    if (!phases || channels % BAND || channels > MOST || out % BAND || span > BAND) return 0;
+    if (!phases || channels % BAND || channels > SN_CHOICE_PIXELS_CHANNELS || out % BAND || span > BAND) return 0;
     for (uint32_t k = 1; k < s->rank; k++) image *= (double)s->image[k];
     pixels *= (double)(whole(line + span - 1, BAND) * BAND);
     int64_t down = phases / across, rows = whole(s->taps / width, down) * down;
@@ -353,14 +353,15 @@ static double pixels_cycles(sn_pass_ctx *cx, sn_nd x, const shape *s) {
     if (each > 3 && steps * (double)(channels / BAND) > SN_PRODUCT_CHAIN) return 0;
     double results = pixels * (double)s->result[1];
     double products = results / ROWS * steps * (double)(channels / BAND) * PRODUCT * each;
-    double moved = results / ROWS * TURNED + pixels / BAND * steps * (double)s->image[1] / BAND_STEP * LOADS * terms;
-    double issued = image * (SN_CHOICE_BANDS_PIECE / BAND + terms * TERM) + results * (PRODUCT + each);
+    double moved = results / ROWS * SN_CHOICE_PIXELS_TURNED +
+                   pixels / BAND * steps * (double)s->image[1] / BAND_STEP * SN_CHOICE_PIXELS_LOADS * terms;
+    double issued = image * (SN_CHOICE_BANDS_PIECE / BAND + terms * SN_CHOICE_PIXELS_TERM) + results * (PRODUCT + each);
     double memory = (image + results) * sn_dtype_bytes(s->dtype) / t->cycle_bytes;
-    double parts[] = {products, moved, issued / ISSUES, memory}, longest = 0, all = 0;
+    double parts[] = {products, moved, issued / SN_ISSUES, memory}, longest = 0, all = 0;
     for (uint32_t k = 0; k < SN_COUNT(parts); k++) longest = more(longest, parts[k]), all += parts[k];
     double percent = terms > 1 ? SN_CHOICE_PIXELS_TERMS : SN_CHOICE_PIXELS;
     if (phases > 1) percent = percent * SN_CHOICE_PIXELS_PHASES / HUNDRED;
-    return (longest + (all - longest) / BAND_SIDE) / t->units * percent / HUNDRED + SN_CHOICE_BEGIN;
+    return (longest + (all - longest) / SN_CHOICE_BANDS_SIDE) / t->units * percent / HUNDRED + SN_CHOICE_BEGIN;
 }
 
 /* Cycles of products: by boxes, so many groups together, and by threads. */
@@ -373,9 +374,8 @@ static bool is_weight_gradient(const shape *s) { return s->taps > s->result[0] *
 
 /* Blocks that share the sums of a tile, where tiles are few and sums long, as of gradients of weights. */
 static int64_t parts_of(const sn_target *t, const sn_product *p) {
-    enum { LEAST = 256 };
     double tiles = (double)p->batch * (double)whole(p->m, SN_CHOICE_TILES) * (double)whole(p->n, SN_CHOICE_TILES);
-    int64_t parts = tiles > 0 ? (int64_t)(t->units / tiles) : 1, most = p->k / LEAST;
+    int64_t parts = tiles > 0 ? (int64_t)(t->units / tiles) : 1, most = p->k / SN_CHOICE_SHARED_STEPS;
     if (parts > most) parts = most;
     return parts > 1 ? parts : 1;
 }
@@ -388,10 +388,11 @@ static ways ways_of(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_
                     .n = s->result[1] / s->g.groups * together,
                     .k = s->weights[1] * together * s->taps};
     sn_choice_question q = {.target = cx->target, .m = cx->m, .product = &p};
-    enum { FMAS = 128 /* of a multiprocessor in a cycle */, STEPS = 32, HUNDRED = 100 };
-    double fmas = (double)p.batch * (double)p.m * (double)p.n * (double)(whole(p.k, STEPS) * STEPS);
+    enum { HUNDRED = 100 };
+    double fmas = (double)p.batch * (double)p.m * (double)p.n *
+                  (double)(whole(p.k, SN_CHOICE_WINDOW_STEPS) * SN_CHOICE_WINDOW_STEPS);
     double plain =
-        fmas / (FMAS * cx->target->units) * (SN_CONTRACT_PLAIN + SN_CONTRACT_PLAIN_FEW / (double)p.n) / HUNDRED;
+        fmas / (SN_ISSUES * cx->target->units) * (SN_CONTRACT_PLAIN + SN_CONTRACT_PLAIN_FEW / (double)p.n) / HUNDRED;
     plain = more(plain, sn_choice_cycles_by_threads(&q, s->dtype, 1));
     int64_t parts = parts_of(cx->target, &p); /* not of plain multiplications */
     p.batch *= parts, p.k = whole(p.k, parts);
@@ -413,12 +414,12 @@ static bool pays(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, int64_t t
 /* Are bands sooner than both? Few results are no tile of boxes: threads have them, and where the image is offered channels-last do their
  * windows as it lies (64 channels of 16 x 256 x 256 to 3 in bf16: 440 us, counted as 405), or it has to be brought back. */
 static bool bands_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, bool image_offered, double copies) {
-    enum { HUNDRED = 100, AS_OFFERED = 3 };
+    enum { HUNDRED = 100 };
     double bands = bands_cycles(cx->target, s) * SN_CHOICE_BANDS / HUNDRED;
     ways w = ways_of(cx, x, s, mma, 1);
     if (image_offered) {
         bands += bands > 0 ? conversion_cycles(cx->target, s, s->image) : 0;
-        w.threads = less(w.threads, AS_OFFERED * windows_cycles(cx->target, s));
+        w.threads = less(w.threads, SN_CHOICE_OFFERED * windows_cycles(cx->target, s));
     }
     return bands > 0 && bands < w.boxes + copies && bands < w.threads;
 }

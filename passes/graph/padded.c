@@ -119,10 +119,11 @@ static bool has_short_tiles(const sn_module *m, const sn_product *p) {
 
 /* Threads bring elements one by one, for tiles that may be small. */
 double sn_choice_cycles_by_threads(const sn_choice_question *q, sn_dtype dtype, double parts) {
-    enum { LEAST = 16, STEP = 64, THOUSAND = 1024, WORD = 4 };
+    enum { THOUSAND = 1024, WORD = 4 };
     double cycles = 0, single = sn_dtype_bytes(dtype) < WORD ? SN_CHOICE_SINGLE : SN_CHOICE_SINGLE_WORD;
-    for (int64_t side = LEAST; side <= 2 * SN_CHOICE_TILES; side *= 2) {
-        double elements = 2 * (double)side * STEP * whole((double)q->product->k / parts, STEP);
+    for (int64_t side = SN_CHOICE_SMALL_TILE; side <= 2 * SN_CHOICE_TILES; side *= 2) {
+        double elements = 2 * (double)side * SN_CHOICE_SMALL_TILE_STEPS *
+                          whole((double)q->product->k / parts, SN_CHOICE_SMALL_TILE_STEPS);
         cycles = least(cycles, turns_of(q, (double)side, (double)side, parts) * elements * single / THOUSAND);
     }
     return cycles;

@@ -2,6 +2,7 @@
  * somebody else has made. Cost: linear in the graph.
  */
 #include "passes/graph/part.h"
+#include "passes/base/constants.h"
 
 typedef struct copier {
     sn_module *to;
@@ -42,12 +43,11 @@ static bool is_walked_flat(const copier *c, sn_nd x) {
 
 /* May to-loops give it longer rows, as it does what it stores for products? */
 static bool may_be_lengthened(const copier *c, sn_nd x) {
-    enum { ACCESS = 16 };
     const sn_node_rec *n = node(c, x);
     int64_t size;
     if (!c->part->computes || sn_ops[n->op].cls == SN_OPS_SOURCE || !sn_is_float(n->type.dtype)) return false;
     bool known = n->type.rank && sn_ix_is_const(c->part->from, last_size(&n->type), &size);
-    return known && size * sn_dtype_bytes(n->type.dtype) % ACCESS && !is_walked_flat(c, x);
+    return known && size * sn_dtype_bytes(n->type.dtype) % SN_WIDEST_ACCESS && !is_walked_flat(c, x);
 }
 
 static sn_status add_input(copier *c, sn_nd x) {

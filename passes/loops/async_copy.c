@@ -23,8 +23,9 @@
 #include "ir/loop/access.h"
 #include "ir/loop/copies.h"
 #include "passes/base/nest.h"
+#include "passes/schedule/base/constants.h"
 
-enum { MOST_PARTS = 32, FIRST_SM = 80 };
+enum { MOST_PARTS = 32 };
 
 /* ---- bulk ---- */
 
@@ -103,7 +104,7 @@ static void mark_parts(sn_pass_ctx *cx, sn_kern k, const sn_copy_list *copies) {
 
 sn_status sn_pass_async_copy(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
-    if (!cx->target || !cx->target->is_gpu || cx->target->sm < FIRST_SM) return SN_OK;
+    if (!cx->target || !cx->target->is_gpu || cx->target->sm < SN_ASYNC_SM) return SN_OK;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         sn_kern k = m->kernels.at[i];
         sn_copy_list copies;

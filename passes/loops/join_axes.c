@@ -75,10 +75,9 @@ static bool find_sides(join *j) {
 
 /* Does it fill its tiles so badly that a division is cheaper? */
 static bool is_short(const side *s) {
-    enum { FULL_ENOUGH = 75 };
     int64_t tile = SN_TILE_LEAST_SIDE;
     while (tile < s->wanted && tile < s->extent) tile *= 2;
-    return s->extent * 100 < sn_ceil_div(s->extent, tile) * tile * FULL_ENOUGH;
+    return s->extent * 100 < sn_ceil_div(s->extent, tile) * tile * SN_TILE_JOINED;
 }
 
 /* Long enough, or followed in memory by all of the other side. */
@@ -149,7 +148,7 @@ sn_status sn_pass_join_axes(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n && cx->target->is_gpu; i++) {
         join j = {.cx = cx, .m = m, .k = m->kernels.at[i]};
         const sn_kern_rec *r = sn_kern_get(m, j.k);
-        if (r->scheduled || r->sched.cls != SN_SCHED_NONE || !look(&j)) continue;
+        if (!sn_kern_is_free(r) || !look(&j)) continue;
         if (sn_schedule_wants_brick(cx, j.k, &j.outer)) continue;
         sn_remark(cx, r->name, "tiles of %lld by %lld axes", (long long)j.loaded.n, (long long)j.stored.n);
         join_loops(&j);

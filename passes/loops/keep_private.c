@@ -22,14 +22,12 @@
  *       reduce sum j in 64 { %1 = load h[N*j + 16*t + v]   ->     reduce sum j in 64 { %1 = load r[16*j + v]
  *         .. } }                                                    .. } }
  *
- * Legality: one store without a mask, in one loop over all elements of the row, and nothing else of that thread and lane around; all loads are behind that loop,
- * or behind the store in the same iteration, at elements of that row.
+ * Legality: one store without a mask, in one loop over all elements of the row, and nothing else of that thread and
+ * lane around; all loads are behind that loop, or behind the store in the same iteration, at elements of that row.
  */
 #include "ir/loop/access.h"
 #include "passes/base/nest.h"
 #include "passes/schedule/base/constants.h"
-
-enum { MOST_STACK = 1 << 20 }; /* bytes of a CPU, for all threads that a block has */
 
 typedef struct group {
     sn_stmt first, region;
@@ -192,7 +190,7 @@ static bool keep_row(keeper *kp, sn_buf b) {
     if (w.steps > SN_HOST_NEAR / 2 / bytes / lanes) return false;
     p.lanes *= w.steps;
     int64_t stack = is_one_at_a_time(kp, w.region) ? p.lanes * bytes : bytes_of(kp, b, &p);
-    if (kp->stack + stack > MOST_STACK) return false;
+    if (kp->stack + stack > SN_PRIVATE_STACK) return false;
     kp->stack += stack;
     const char *name = sn_strf(&m->arena, "%s_r", sn_buf_get(m, b)->name);
     sn_buf reg = sn_local_new(m, name, sn_buf_get(m, b)->dtype, SN_BUF_REG, p.lanes, p.threads);
@@ -217,7 +215,7 @@ static bool keep(keeper *kp, sn_buf b) {
         if (!find_place(&places[i], kp, kp->groups.at[i].region)) return false;
         stack += bytes_of(kp, b, &places[i]);
     }
-    if (!kp->cx->target->is_gpu && stack > MOST_STACK) return false;
+    if (!kp->cx->target->is_gpu && stack > SN_PRIVATE_STACK) return false;
     kp->stack = stack;
     for (uint32_t i = 0; i < kp->groups.n; i++) keep_group(kp, b, &kp->groups.at[i], &places[i]);
     return true;

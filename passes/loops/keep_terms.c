@@ -15,7 +15,7 @@
 #include "passes/base/twins.h"
 #include "passes/schedule/base/constants.h"
 
-enum { LEAST_COST = 4, /* instructions */ MOST_NESTS = 16 };
+enum { MOST_NESTS = 16 };
 
 typedef struct keeper {
     sn_pass_ctx *cx;
@@ -64,7 +64,7 @@ static bool find_value(const keeper *kp, sn_val *in_first, sn_val *in_then) {
     if (!sn_twins_extents(&tw)) return false;
     for (sn_stmt t = region_of(kp, &kp->then); t.i != kp->store.i; t = sn_next(m, t)) {
         const sn_stmt_rec *b = sn_stmt_get(m, t);
-        if (sn_is_access(b) || sn_costs[b->op].full <= LEAST_COST || b->n_results != 1 ||
+        if (sn_is_access(b) || sn_costs[b->op].full <= SN_KEEP_COST || b->n_results != 1 ||
             sn_val_get(m, b->result)->dtype != dtype)
             continue;
         for (sn_stmt s = region_of(kp, &kp->first); s.i; s = sn_next(m, s)) {
@@ -133,9 +133,8 @@ sn_status sn_pass_keep_terms(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
-        if (k->scheduled || k->sched.cls) continue;
-        *changed |= keep_in_kernel(cx, m->kernels.at[i]);
+        sn_kern k = m->kernels.at[i];
+        if (sn_kern_is_free(sn_kern_get(m, k))) *changed |= keep_in_kernel(cx, k);
     }
     return m->env->status;
 }

@@ -20,6 +20,7 @@
  * accesses times axes squared.
  */
 #include "passes/base/nest.h"
+#include "passes/schedule/base/constants.h"
 
 #include <stdlib.h>
 
@@ -67,7 +68,7 @@ static bool choose_order(uint32_t *order, const ballot *bl, uint32_t n) {
     return moved;
 }
 
-enum { LOAD = 1, STORE = 2, COLUMNS = 8, TIMES = 8 };
+enum { LOAD = 1, STORE = 2 };
 
 /* Does a reduction read by columns, each element once: neighbours are along an outer loop, not along one of its own? */
 static bool is_by_columns(sn_module *m, const sn_chain *c, sn_stmt s) {
@@ -101,7 +102,7 @@ static int64_t bytes_stored(const sn_module *m, sn_kern k) {
 static int64_t weight_of(sn_module *m, const sn_chain *c, sn_stmt s, int64_t stored) {
     const sn_stmt_rec *r = sn_stmt_get(m, s);
     if (sn_stores(r)) return STORE;
-    return sn_buf_bytes(m, r->buf) / TIMES >= stored && is_by_columns(m, c, s) ? COLUMNS : LOAD;
+    return sn_buf_bytes(m, r->buf) / SN_REORDER_TIMES >= stored && is_by_columns(m, c, s) ? SN_REORDER_COLUMNS : LOAD;
 }
 
 static bool reorder_kernel(sn_pass_ctx *cx, sn_kern k) {

@@ -16,12 +16,9 @@
  * parameters of those before it as far back as the cache reaches.
  */
 #include "passes/base/nest.h"
+#include "passes/schedule/base/constants.h"
 
-enum {
-    SAMPLES = 8,
-    LEAST_STEPS = 4,
-    LEAST_ROOM = 2 /* registers: half of the threads that there may be run at once */
-};
+enum { SAMPLES = 8 };
 
 typedef struct walker {
     sn_module *m;
@@ -88,12 +85,12 @@ static int direction_of_steps(const walker *w, sn_stmt s, sn_ix e, int64_t size)
     const sn_sched *sc = &sn_kern_get(w->m, w->k)->sched;
     int64_t threads = (int64_t)sc->block_x * (sc->block_y ? sc->block_y : 1), n = 0;
     sn_axis axis = {0};
-    if (w->blocks * threads * LEAST_ROOM > (int64_t)w->t->units * w->t->unit_threads) return 0;
+    if (w->blocks * threads * SN_REVERSE_ROOM > (int64_t)w->t->units * w->t->unit_threads) return 0;
     for (sn_stmt p = sn_stmt_get(w->m, s)->parent; p.i; p = sn_stmt_get(w->m, p)->parent) {
         const sn_stmt_rec *r = sn_stmt_get(w->m, p);
         if (sn_is_nest(r) && r->kind == SN_AXIS_SEQ) axis = sn_stmt_axis(w->m, p);
     }
-    if (!axis.i || !sn_ix_is_const(w->m, sn_axis_get(w->m, axis)->extent, &n) || n < LEAST_STEPS) return 0;
+    if (!axis.i || !sn_ix_is_const(w->m, sn_axis_get(w->m, axis)->extent, &n) || n < SN_REVERSE_STEPS) return 0;
     return direction_of(w->m, axis, n, e, size);
 }
 

@@ -8,17 +8,15 @@
  * come and go by whole vectors (codegen-llvm/apart.c), tests of the channel are decided, what channels share is computed once, and so is
  * what one of them alone wants (needed.c).
  *
- * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where every access walks
- * rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class window), where class contract has vectors of
- * columns, and where it takes more instructions: both sides are counted, for as many rows as a vector has lanes.
- * Cost: linear in what is written.
+ * Legal: iterations of loops are independent, and stay in their order; reductions combine in theirs. Not done where
+ * every access walks rows as one (collapse), where nothing lies apart along the rows, of windows that overlap (class
+ * window), where class contract has vectors of columns, and where it takes more instructions: both sides are counted,
+ * for as many rows as a vector has lanes. Cost: linear in what is written.
  */
 #include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/products/contraction.h"
 #include "passes/schedule/base/figures.h"
-
-enum { MOST_STEPS = 16, MOST_WRITTEN = 256 };
 
 typedef struct rows {
     sn_pass_ctx *cx;
@@ -53,8 +51,8 @@ static bool may_write(rows *r, sn_stmt s) {
     int64_t extent;
     if (of->op == SN_LOP_ACCUM || of->op == SN_LOP_IF) return false;
     if (!sn_is_nest(of)) return !sn_lop_has_region(of->op);
-    if (of->kind != SN_AXIS_SEQ || !extent_of(r, s, &extent) || extent > MOST_STEPS) return false;
-    return of->op == SN_LOP_LOOP || sn_may_write_out(r->m, s, MOST_STEPS);
+    if (of->kind != SN_AXIS_SEQ || !extent_of(r, s, &extent) || extent > SN_SHORT_STEPS) return false;
+    return of->op == SN_LOP_LOOP || sn_may_write_out(r->m, s, SN_SHORT_STEPS);
 }
 
 /* ---- what it takes ---- */
@@ -163,7 +161,7 @@ static bool gains(rows *r, bool perfect, sn_stmt inner) {
     }
     for (sn_stmt s = sn_stmt_get(m, r->around)->first; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s))
         count(r, s, perfect, inner);
-    return nests && r->stores && r->apart && !r->flat && r->written <= MOST_WRITTEN && r->after < r->before;
+    return nests && r->stores && r->apart && !r->flat && r->written <= SN_SHORT_WRITTEN && r->after < r->before;
 }
 
 /* A product of matrices of which several rows meet a vector of columns? */
@@ -204,7 +202,7 @@ static bool write_rows(sn_pass_ctx *cx, sn_kern k) {
             if (sn_is_nest(sn_stmt_get(m, s))) inner = s;
         if (!inner.i || !gains(&r, perfect, inner)) continue;
         sn_write_loops_out(m, k, r.around);
-        sn_write_out(cx, k, MOST_STEPS);
+        sn_write_out(cx, k, SN_SHORT_STEPS);
         sn_kern_cse(m, k);
         sn_kern_collect_params(m, k);
         sn_remark(cx, sn_kern_get(m, k)->name, "rows written out: %.0f statements", r.written);
@@ -217,9 +215,8 @@ sn_status sn_pass_short_rows(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     if (cx->target->is_gpu) return SN_OK;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const sn_kern_rec *k = sn_kern_get(m, m->kernels.at[i]);
-        if (k->scheduled || k->sched.cls) continue;
-        *changed |= write_rows(cx, m->kernels.at[i]);
+        sn_kern k = m->kernels.at[i];
+        if (sn_kern_is_free(sn_kern_get(m, k))) *changed |= write_rows(cx, k);
     }
     return m->env->status;
 }

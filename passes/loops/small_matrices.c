@@ -9,17 +9,15 @@
  * and each goes through memory. Written out, every load names the element that a store has named, so that `fuse` makes one kernel of
  * the chain, whose lanes go along i, and no intermediate is left: filters, small linear systems, rotations in a row.
  *
- * Kernels have short rows if what is inside of one of their outer loops is MOST_ELEMENTS results or fewer, of MOST_STEPS terms each at
- * most. Those of as many rows that pass intermediates to one another are a chain; it is written out if two of them or more are products,
- * since one alone is as well off in its class (contract). Legal: iterations of loops are independent, and stay in their order; sums
- * are added up in theirs. Cost: linear in statements, in what is written, and in the writers of an
- * intermediate, one but for scatters, times its readers.
+ * Kernels have short rows if what is inside of one of their outer loops is SN_SMALL_ELEMENTS results or fewer, of
+ * SN_SMALL_STEPS terms each at most. Those of as many rows that pass intermediates to one another are a chain; it is
+ * written out if two of them or more are products, since one alone is as well off in its class (contract). Legal:
+ * iterations of loops are independent, and stay in their order; sums are added up in theirs. Cost: linear in
+ * statements, in what is written, and in the writers of an intermediate, one but for scatters, times its readers.
  */
 #include "ir/loop/access.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/base/figures.h"
-
-enum { MOST_ELEMENTS = 16, MOST_STEPS = 8, MOST_WRITTEN = 512, FEWEST_PRODUCTS = 2 };
 
 typedef struct small {
     sn_stmt around; /* the loop over rows; none: the kernel has no short rows */
@@ -47,7 +45,7 @@ static int64_t written(const sn_module *m, sn_stmt around) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         int64_t times = 1, extent;
         if (r->op == SN_LOP_ACCUM || r->op == SN_LOP_IF) return -1;
-        if (r->op == SN_LOP_REDUCE && !sn_may_write_out(m, s, MOST_STEPS)) return -1;
+        if (r->op == SN_LOP_REDUCE && !sn_may_write_out(m, s, SN_SMALL_STEPS)) return -1;
         for (sn_stmt up = r->parent; up.i != around.i; up = sn_stmt_get(m, up)->parent)
             if (sn_ix_is_const(m, sn_stmt_extent(m, up), &extent)) times = sn_mul_clamped(times, extent);
         n = sn_add_clamped(n, times);
@@ -62,16 +60,16 @@ static small find_rows(sn_pass_ctx *cx, sn_kern k) {
     small found = {0};
     sn_chain outer;
     int64_t extents[SN_MAX_CHAIN], row = 1;
-    if (r->scheduled || r->sched.cls) return found;
+    if (!sn_kern_is_free(r)) return found;
     sn_chain_outer(&outer, m, k);
     if (!outer.n || !sn_chain_extents(m, &outer, extents)) return found;
     uint32_t depth = outer.n;
-    while (depth > 1 && row * extents[depth - 1] <= MOST_ELEMENTS) row *= extents[--depth];
+    while (depth > 1 && row * extents[depth - 1] <= SN_SMALL_ELEMENTS) row *= extents[--depth];
     found.around = outer.at[depth - 1];
     found.rows = 1;
     for (uint32_t i = 0; i < depth; i++) found.rows = sn_mul_clamped(found.rows, extents[i]);
     int64_t n = written(m, found.around);
-    if (n < 0 || n > MOST_WRITTEN || extents[depth - 1] < 2 * cx->target->vector_bytes / 4) return (small){0};
+    if (n < 0 || n > SN_SMALL_WRITTEN || extents[depth - 1] < 2 * cx->target->vector_bytes / 4) return (small){0};
     found.product = has_product(m, k);
     return found;
 }
@@ -104,7 +102,7 @@ static void find_chains(sn_pass_ctx *cx, small *all) {
 
 static void write_kernel(sn_pass_ctx *cx, sn_kern k, sn_stmt around) {
     sn_write_loops_out(cx->m, k, around);
-    sn_write_out(cx, k, MOST_STEPS);
+    sn_write_out(cx, k, SN_SMALL_STEPS);
     sn_kern_cse(cx->m, k);
     sn_kern_collect_params(cx->m, k);
     sn_remark(cx, sn_kern_get(cx->m, k)->name, "small matrices written out");
@@ -120,12 +118,12 @@ sn_status sn_pass_small_matrices(sn_pass_ctx *cx, bool *changed) {
         all[i].chain = i;
         products += all[i].product;
     }
-    if (products < FEWEST_PRODUCTS) return SN_OK;
+    if (products < SN_SMALL_PRODUCTS) return SN_OK;
     find_chains(cx, all);
     uint32_t *of_chain = SN_NEWN(cx->scratch, uint32_t, n + 1);
     for (uint32_t i = 0; i < n; i++) of_chain[first_of(all, i)] += all[i].product;
     for (uint32_t i = 0; i < n; i++) {
-        if (!all[i].around.i || of_chain[first_of(all, i)] < FEWEST_PRODUCTS) continue;
+        if (!all[i].around.i || of_chain[first_of(all, i)] < SN_SMALL_PRODUCTS) continue;
         write_kernel(cx, m->kernels.at[i], all[i].around);
         *changed = true;
     }

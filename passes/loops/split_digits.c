@@ -179,7 +179,7 @@ sn_status sn_pass_split_digits(sn_pass_ctx *cx, bool *changed) {
     for (uint32_t i = 0; i < m->kernels.n && cx->target->is_gpu; i++) {
         digits d = {.m = m, .k = m->kernels.at[i], .all = 1};
         const sn_kern_rec *r = sn_kern_get(m, d.k);
-        if (r->scheduled || r->sched.cls != SN_SCHED_NONE || sn_kern_is_library(r) || !look(&d)) continue;
+        if (!sn_kern_is_free(r) || !look(&d)) continue;
         sn_remark(cx, r->name, "%u loops over what were digits of %u", d.n, d.outer.n);
         split(&d);
         *changed = true;

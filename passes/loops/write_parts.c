@@ -1,4 +1,5 @@
-/* write_parts.c: the pass `write-parts`: on the CPU parts of a concatenation that share intermediates are stored one behind the other, before `fuse`.
+/* write_parts.c: the pass `write-parts`: on the CPU parts of a concatenation that share intermediates are stored one
+ * behind the other, before `fuse`.
  *
  *     k0: loop j in 65536 { .. store t[j], %0 }
  *     k1: loop i in 3 { loop j in 65536 {
@@ -11,15 +12,16 @@
  * all that parts share goes through memory, and every part is computed, or tested for, in each iteration. Written out, the loops are those
  * of the kernel in front, and `fuse` makes one of both; tests of the part are decided (simplify-index), and what parts share is there once.
  *
- * Kernels of one short axis, whose code is straight, of which a test decides what an iteration wants (needed.c), and which load what a kernel
- * with as many iterations as the other loops have stores. A concatenation of what is in memory anyway stays: its parts are read and
- * written one by one. Legal: iterations of the outer loops are independent. Cost: linear in statements and in what is written.
+ * Kernels of one short axis, whose code is straight, of which a test decides what an iteration wants (needed.c), and
+ * which load what a kernel with as many iterations as the other loops have stores. A concatenation of what is in memory
+ * anyway stays: its parts are read and written one by one. Legal: iterations of the outer loops are independent. Cost:
+ * linear in statements and in what is written.
  */
 #include "passes/loops/needed.h"
 #include "passes/loops/write_out.h"
 #include "passes/schedule/base/figures.h"
 
-enum { MOST_PARTS = 32, MOST_WRITTEN = 1024 };
+enum { MOST_PARTS = 32 };
 
 typedef struct parts {
     sn_pass_ctx *cx;
@@ -27,11 +29,6 @@ typedef struct parts {
     sn_users users;
     int64_t *iterations; /* of the outer loops of each kernel, by position; -1: sizes are not numbers */
 } parts;
-
-static bool is_free(const sn_module *m, sn_kern k) {
-    const sn_kern_rec *r = sn_kern_get(m, k);
-    return !r->scheduled && !r->sched.cls;
-}
 
 /* Does the kernel at `at` load what one of its section made, that many iterations for the whole of it? */
 static bool shares(const parts *p, uint32_t at, int64_t rows) {
@@ -42,7 +39,7 @@ static bool shares(const parts *p, uint32_t at, int64_t rows) {
         if (r->op != SN_LOP_LOAD || sn_buf_get(m, r->buf)->scope != SN_BUF_TEMP) continue;
         uint32_t from = sn_users_storer(&p->users, r->buf, at);
         if (from == UINT32_MAX || p->iterations[from] != rows) continue;
-        if (is_free(m, m->kernels.at[from]) &&
+        if (sn_kern_is_free(sn_kern_get(m, m->kernels.at[from])) &&
             sn_kern_get(m, m->kernels.at[from])->section == sn_kern_get(m, k)->section)
             return true;
     }
@@ -93,14 +90,14 @@ static bool write_kernel(parts *p, uint32_t at) {
     sn_kern k = m->kernels.at[at];
     sn_chain outer;
     int64_t extents[SN_MAX_CHAIN];
-    if (!is_free(m, k) || p->iterations[at] < 1) return false;
+    if (!sn_kern_is_free(sn_kern_get(m, k)) || p->iterations[at] < 1) return false;
     sn_chain_outer(&outer, m, k);
     if (outer.n < 2 || !sn_chain_extents(m, &outer, extents)) return false;
     for (uint32_t i = 0; i < outer.n; i++) {
         int64_t most = i + 1 < outer.n ? MOST_PARTS : SN_MOST_APART;
         if (extents[i] < 2 || extents[i] > most || !has_lanes(p, k, &outer, extents, i)) continue;
         int64_t before, n = written(&before, p, outer.at[i], outer.at[outer.n - 1]);
-        if (!n || n > MOST_WRITTEN) continue;
+        if (!n || n > SN_WRITTEN_PARTS) continue;
         if (2 * n > before && !shares(p, at, p->iterations[at] / extents[i])) continue;
         write_loop_out(m, k, &outer, i);
         sn_remark(p->cx, sn_kern_get(m, k)->name, "parts written out: %lld, %lld statements", (long long)extents[i],

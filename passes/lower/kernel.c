@@ -8,8 +8,6 @@
  */
 #include "passes/lower/lower.h"
 
-enum { UNIT_BYTES = 16 }; /* of tensor copies */
-
 /* ---- buffers ---- */
 
 static const char *unique_buffer_name(sn_lower *lw, const char *wanted) {
@@ -46,7 +44,7 @@ sn_buf sn_lower_temp_of(sn_lower *lw, sn_nd x) {
     sn_ix *last = &stored.shape[stored.rank ? stored.rank - 1 : 0];
     int64_t length;
     if (info->aligned && !info->walked_flat && stored.rank > 1 && sn_ix_is_const(lw->m, *last, &length)) {
-        int64_t pitch = sn_dtype_pitch(stored.dtype, length), unit = UNIT_BYTES / sn_dtype_bytes(stored.dtype);
+        int64_t pitch = sn_dtype_pitch(stored.dtype, length), unit = SN_WIDEST_ACCESS / sn_dtype_bytes(stored.dtype);
         *last = sn_ix_const(lw->m, info->brought ? (pitch + unit - 1) / unit * unit : pitch);
     }
     return sn_lower_temp(lw, &stored);

@@ -4,7 +4,7 @@
  *
  *     rows that are too long for that:
  *                                    kernel: blocks sort parts of rows
- *                                    kernel: each element counts those of the WAYS - 1 sibling runs that go before it; ...
+ *                                    kernel: each element counts those of the sibling runs that go before it; ...
  *
  * Merges by ranking: the place of an element in the merged run is its place in its own run plus the number of elements
  * of every sibling run that go before it, which a binary search finds. These kernels are pointwise with gathers and one
@@ -19,17 +19,11 @@
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
  * by bit.
  *
- * Cost: one reading and one writing of rows that a block can sort; log_WAYS(n / 4096) more passes over longer ones,
- * each with up to (WAYS - 1) log2(n) loads an element. Runs that have reached `keep` are merged more at a time. On a CPU `keep` readings
+ * Cost: one reading and one writing of rows that a block can sort; log4(n / 4096) more passes over longer ones,
+ * each with up to 3 log2(n) loads an element. Runs that have reached `keep` are merged more at a time. On a CPU `keep` readings
  * of a row, or as many of a short row as it has elements.
  */
 #include "passes/lower/order.h"
-
-enum {
-    WAYS = 4,
-    PART = 4096 /* elements of a long row that a block sorts */,
-    LEAST = 2048 /* ... where blocks are few */
-};
 
 /* An element on its way. */
 typedef struct item {
@@ -200,25 +194,25 @@ static bool is_empty(const sn_order *o) {
     return o->keep == 0;
 }
 
-/* Do blocks that sort LEAST elements each all find a multiprocessor of their own on a GPU? Then a block that had more would keep
+/* Do blocks that sort SN_SORT_LEAST elements each all find a multiprocessor of their own on a GPU? Then a block that had more would keep
  * others waiting: one of 16384 takes 61 us on an H200, those of 4096 20. */
 static bool leaves_idle(const sn_order *o) {
     const sn_target *t = o->lw->cx->target;
-    return t->is_gpu && o->n > 2 * LEAST && o->rows * sn_ceil_div(o->n, LEAST) <= (int64_t)t->units;
+    return t->is_gpu && o->n > 2 * SN_SORT_LEAST && o->rows * sn_ceil_div(o->n, SN_SORT_LEAST) <= (int64_t)t->units;
 }
 
 /* How many runs one pass merges. Those that have all that is kept do not grow: then fewer passes are better, and so they are
  * where elements are few, and a pass takes as long as a launch. */
 static int64_t ways_of(const sn_order *o, const sn_runs *r) {
-    return r->length < o->keep && !leaves_idle(o) ? WAYS : 2 * WAYS;
+    return r->length < o->keep && !leaves_idle(o) ? SN_SORT_WAYS : 2 * SN_SORT_WAYS;
 }
 
 /* Longer parts leave fewer merges, but need blocks enough to keep the machine busy. */
 static int64_t part_of(const sn_order *o, int64_t limit) {
-    int64_t units = o->lw->cx->target->units, least = LEAST;
-    while (sn_ceil_div(o->n, least) > 2 * WAYS && least < PART) least *= 2;
+    int64_t units = o->lw->cx->target->units, least = SN_SORT_LEAST;
+    while (sn_ceil_div(o->n, least) > 2 * SN_SORT_WAYS && least < SN_SORT_PART) least *= 2;
     if (leaves_idle(o)) return least;
-    return o->rows * (o->n / limit) >= 2 * units ? limit : PART;
+    return o->rows * (o->n / limit) >= 2 * units ? limit : SN_SORT_PART;
 }
 
 /* Parts of `length` elements are sorted by blocks, then merged. */
@@ -237,9 +231,8 @@ static void sort_and_merge(sn_order *o, int64_t length) {
 
 /* Some times what is kept of it. */
 static int64_t part_to_select(const sn_order *o) {
-    enum { TIMES = 8, SHORTEST = 32 };
-    int64_t length = SHORTEST;
-    while (length < TIMES * o->keep && length < PART) length *= 2;
+    int64_t length = SN_SORT_SELECT_LEAST;
+    while (length < SN_SORT_SELECT * o->keep && length < SN_SORT_PART) length *= 2;
     return length;
 }
 
@@ -247,10 +240,11 @@ static int64_t part_to_select(const sn_order *o) {
  * left: short parts take fewer steps, and most elements are met only once. Few elements are not worth another
  * kernel. */
 static void select_and_sort(sn_order *o) {
-    enum { FEW = 8, MANY = 1 << 20 };
     sn_runs lists[2], *from = NULL;
     int64_t count = o->n, length = part_to_select(o);
-    for (uint32_t k = 0; count > PART || (count > FEW * length && o->rows * count > MANY); k ^= 1) {
+    for (uint32_t k = 0;
+         count > SN_SORT_PART || (count > SN_SORT_SELECT_PARTS * length && o->rows * count > SN_SORT_SELECT_FEW);
+         k ^= 1) {
         lists[k] = new_runs(o, o->keep, length, count, false);
         sn_sort_blocks(o, from, length, &lists[k]);
         from = &lists[k];
@@ -288,8 +282,8 @@ static int64_t steps_twice(const sn_order *o, int64_t length) {
 /* A step shuffles, compares and keeps two halves where a pass loads, compares and keeps one. So passes are worth it where there are
  * fewer of them. A long row is sorted in parts by all cores (select_and_sort), where a pass over it is one core's. */
 static bool takes_passes(const sn_order *o) {
-    int64_t part = o->n <= PART ? o->n : part_to_select(o), units = o->lw->cx->target->units;
-    int64_t cores = o->n <= PART || o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
+    int64_t part = o->n <= SN_SORT_PART ? o->n : part_to_select(o), units = o->lw->cx->target->units;
+    int64_t cores = o->n <= SN_SORT_PART || o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
     return !o->lw->cx->target->is_gpu && !o->wide && 2 * o->keep * cores <= steps_twice(o, part);
 }
 
@@ -325,10 +319,9 @@ static sn_runs store_items(sn_order *o) {
 
 /* As many passes over a row as it keeps elements. */
 static void select_by_passes(sn_order *o) {
-    enum { TOGETHER = 16 /* in a kernel, where they are written out */ };
     sn_runs items = store_items(o), last = {0};
-    for (int64_t k = 0; k < o->keep; k += TOGETHER) {
-        int64_t end = smaller(k + TOGETHER, o->keep);
+    for (int64_t k = 0; k < o->keep; k += SN_SORT_PASSES) {
+        int64_t end = smaller(k + SN_SORT_PASSES, o->keep);
         sn_runs next = last;
         if (end < o->keep) next = new_runs(o, 1, o->n, o->n, true);
         passes_of(o, &items, &last, &next, k, end);
@@ -354,7 +347,7 @@ static void emit_before(sn_lower *lw, void *user, const sn_ix *index, sn_val *yi
 
 /* Two comparisons take no longer than a step. */
 static bool takes_ranks(const sn_order *o) {
-    return !o->lw->cx->target->is_gpu && !o->wide && o->n <= PART && o->n <= steps_twice(o, o->n);
+    return !o->lw->cx->target->is_gpu && !o->wide && o->n <= SN_SORT_PART && o->n <= steps_twice(o, o->n);
 }
 
 /* The rank of an item is the number of those before it. */
@@ -371,7 +364,7 @@ static void sort_by_ranks(sn_order *o) {
 
 /* Networks have lanes, digits do not. */
 static bool takes_digits(sn_order *o) {
-    return !o->lw->cx->target->is_gpu && sn_sort_takes_radix(o, steps_twice(o, smaller(o->n, PART)) / 2);
+    return !o->lw->cx->target->is_gpu && sn_sort_takes_radix(o, steps_twice(o, smaller(o->n, SN_SORT_PART)) / 2);
 }
 
 static void sort_rows(sn_order *o) {
@@ -379,7 +372,7 @@ static void sort_rows(sn_order *o) {
     if (takes_passes(o)) select_by_passes(o);
     else if (takes_ranks(o)) sort_by_ranks(o);
     else if (takes_digits(o)) sn_sort_radix(o);
-    else if (o->keep < o->n && o->keep <= PART / 4) select_and_sort(o);
+    else if (o->keep < o->n && o->keep <= SN_SORT_PART / 4) select_and_sort(o);
     else if (o->n <= limit && !leaves_idle(o)) sn_sort_blocks(o, NULL, sn_pow2_ceil(o->n), NULL);
     else sort_and_merge(o, part_of(o, limit));
 }

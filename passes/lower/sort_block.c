@@ -414,10 +414,9 @@ static int64_t shared_bytes(block *b, sn_dtype t) {
 }
 
 int64_t sn_sort_block_limit(sn_order *o) {
-    enum { MOST = 1 << 14, HOST_BYTES = 128 << 10 };
     const sn_target *target = o->lw->cx->target;
-    int64_t room = target->is_gpu ? target->shared_bytes : HOST_BYTES;
-    for (block b = {.length = MOST};; b.length /= 2) {
+    int64_t room = target->is_gpu ? target->shared_bytes : SN_SORT_HOST_BYTES;
+    for (block b = {.length = SN_SORT_BLOCK_MOST};; b.length /= 2) {
         count_digits(&b, o->type->dtype);
         if (shared_bytes(&b, o->type->dtype) <= room) return b.length;
     }
@@ -426,9 +425,9 @@ int64_t sn_sort_block_limit(sn_order *o) {
 /* Elements of a block: few warps, so that several blocks share a multiprocessor and each waits for its own barriers,
  * but no fewer blocks than keep the machine busy. */
 static int64_t elements_of_block(const block *b) {
-    enum { FEWEST = LINE * LINE, MOST = 4096, BLOCKS = 4 };
+    enum { FEWEST = LINE * LINE };
     int64_t all = b->length > FEWEST ? b->length : FEWEST, units = b->lw->cx->target->units;
-    while (all < MOST && b->o->rows * b->parts * b->length >= 2 * all * BLOCKS * units) all *= 2;
+    while (all < SN_SORT_BLOCK && b->o->rows * b->parts * b->length >= 2 * all * SN_SORT_BLOCKS * units) all *= 2;
     return all;
 }
 

@@ -11,17 +11,18 @@
  *       loop i in 500000 { to[start[digit of item i]++] = item i } }
  *     .. and so on for each digit, from to to from; the last one stores results
  *
- * A pass keeps the order of items whose digits are equal, so that in the end the order is that of all digits, and equal keys stand as they stood.
- * What moves is an i64 of 32 bits of key and 32 bits of position (order.c); where nobody asks for positions and the element has
- * 32 bits or is an integer of fewer, its own bits instead, so that the result need not be looked up. Keys of 64 bits have their positions beside
- * them. Kernels are scheduled as they are made. Digits that are alike in all keys of a dtype are left out.
+ * A pass keeps the order of items whose digits are equal, so that in the end the order is that of all digits, and equal
+ * keys stand as they stood. What moves is an i64 of 32 bits of key and 32 bits of position (order.c); where nobody asks
+ * for positions and the element has 32 bits or is an integer of fewer, its own bits instead, so that the result need
+ * not be looked up. Keys of 64 bits have their positions beside them. Kernels are scheduled as they are made. Digits
+ * that are alike in all keys of a dtype are left out.
  *
  * Cost: two readings and one writing of 8 bytes an element and digit, to as many places at a time as a digit has values (256, in long
  * rows 2048); for each part as many sums a digit.
  */
 #include "passes/lower/order.h"
 
-enum { LANES = 16, LEAST_PART = 4096 };
+enum { LANES = 16 };
 
 typedef struct radix {
     sn_order *o;
@@ -242,7 +243,6 @@ static sn_runs new_items(radix *r) {
 /* Of keys (order.c) that halves become as floats of 32 bits the lower digits are alike, or say what the sign does; integers of few bits
  * have them all in the lower ones, and so have integers of which it is known (range.c). Long rows have fewer and longer digits. */
 static void find_digits(radix *r) {
-    enum { SHORT = 8, LONG = 11, LONG_ROW = 1 << 13 };
     sn_dtype t = r->o->type->dtype;
     uint32_t bits = 8 * sn_dtype_bytes(t);
     r->high = sn_is_float(t) && bits < 32 ? 32 : bits;
@@ -251,15 +251,14 @@ static void find_digits(radix *r) {
     uint32_t known = sn_is_float(t) || bits < 32 ? bits : sn_lower_bits(r->o->lw, r->o->x);
     if (known < bits) r->high = known, r->is_signed = false;
     r->bits = !r->o->out[1].i && !r->o->wide && (t == SN_F32 || !sn_is_float(t));
-    r->width = r->o->n >= LONG_ROW && r->high - r->low > 2 * SHORT ? LONG : SHORT;
+    r->width =
+        r->o->n >= SN_RADIX_LONG_ROW && r->high - r->low > 2 * SN_RADIX_DIGIT ? SN_RADIX_LONG_DIGIT : SN_RADIX_DIGIT;
 }
 
-/* Two cores with AVX-512, f32: a step takes 0.35 ns an element, a digit 3.3 ns and 0.25 us a part. */
 bool sn_sort_takes_radix(sn_order *o, int64_t steps) {
-    enum { STEPS_MOVED = 10, STEPS_DIGITS = 640 };
     radix r = {.o = o};
     find_digits(&r);
-    return o->n * steps > digits_of(&r) * (STEPS_MOVED * o->n + STEPS_DIGITS);
+    return o->n * steps > digits_of(&r) * (SN_RADIX_MOVED * o->n + SN_RADIX_COUNTED);
 }
 
 void sn_sort_radix(sn_order *o) {
@@ -267,7 +266,7 @@ void sn_sort_radix(sn_order *o) {
     int64_t units = o->lw->cx->target->units;
     find_digits(&r);
     r.parts = o->rows >= units ? 1 : sn_ceil_div(units, o->rows);
-    if (r.parts > o->n / LEAST_PART) r.parts = o->n / LEAST_PART ? o->n / LEAST_PART : 1;
+    if (r.parts > o->n / SN_RADIX_PART) r.parts = o->n / SN_RADIX_PART ? o->n / SN_RADIX_PART : 1;
     r.part = sn_ceil_div(o->n, r.parts);
     sn_type t = {.dtype = o->place, .rank = 2};
     t.shape[0] = sn_ix_const(o->m, o->rows * r.parts);

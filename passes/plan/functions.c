@@ -22,11 +22,10 @@
 #include "ir/loop/library.h"
 #include "ir/loop/repeats.h"
 #include "ir/loop/equal.h"
+#include "passes/base/constants.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
-
-enum { WIDEST_ACCESS = 16 };
 
 typedef struct outliner {
     sn_pass_ctx *cx;
@@ -100,7 +99,7 @@ static bool widen_all(window *all, const outliner *o, sn_kern k, const uint32_t 
     for (sn_stmt s = sn_stmt_walk_first(m, k); s.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *st = sn_stmt_get(m, s);
         if (!st->buf.i || !number[st->buf.i]) continue;
-        int64_t wide = WIDEST_ACCESS / sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype);
+        int64_t wide = SN_WIDEST_ACCESS / sn_dtype_bytes(sn_buf_get(m, st->buf)->dtype);
         all[number[st->buf.i] - 1].boxed |= is_boxed(m, s);
         is_conv |= library && st->has_mask;
         widen(&all[number[st->buf.i] - 1], sn_ix_range(m, st->ix), wide);
@@ -118,7 +117,7 @@ static window *find_windows(const outliner *o, const sn_kern_list *set, const sn
     for (uint32_t i = 0; i < args->n; i++) {
         const sn_buf_rec *b = sn_buf_get(m, args->at[i].buf);
         if (is_conv) all[i] = (window){0};
-        settle(&all[i], m, b, WIDEST_ACCESS / sn_dtype_bytes(b->dtype));
+        settle(&all[i], m, b, SN_WIDEST_ACCESS / sn_dtype_bytes(b->dtype));
     }
     return all;
 }
@@ -127,7 +126,7 @@ static window *find_windows(const outliner *o, const sn_kern_list *set, const sn
 static void fit_formal(sn_module *m, sn_buf_rec *f, const window *w) {
     int64_t size;
     bool known = sn_ix_is_const(m, f->size, &size), shorter = known && w->touched && w->end < size;
-    if (f->align > WIDEST_ACCESS) f->align = WIDEST_ACCESS;
+    if (f->align > SN_WIDEST_ACCESS) f->align = SN_WIDEST_ACCESS;
     while (w->least * sn_dtype_bytes(f->dtype) % f->align) f->align /= 2;
     if (!w->least && !shorter) return;
     f->size = sn_ix_const(m, (shorter ? w->end : size) - w->least);

@@ -14,6 +14,7 @@
  * happens. Comes before `reverse-grid`, which looks at neighbours. Cost: n log n in kernels and the buffers that they touch, two
  * questions to inplace.c for a temp that dies where another of its size is born, and two trials of `plan` when an order is better.
  */
+#include "passes/base/constants.h"
 #include "passes/plan/plan.h"
 
 #include <string.h>
@@ -273,13 +274,12 @@ static sn_kern_list reordered(sn_module *m, const uint32_t *order) {
 
 /* Keep the order if it is worth it. */
 static bool adopt(orderer *o, const trial *t) {
-    enum { WORTH = 16 }; /* a sixteenth: where less is won, what neighbours leave in the cache counts more */
     sn_module *m = o->m;
     sn_kern_list before = m->kernels;
     int64_t old = sn_plan_workspace(o->cx);
     m->kernels = reordered(m, t->order);
     int64_t new = sn_plan_workspace(o->cx);
-    if (new < old - old / WORTH) {
+    if (new < old - old / SN_ORDER_WORTH) {
         sn_remark(o->cx, m->graph.name ? m->graph.name : "main",
                   "another order of its kernels: workspace %lld instead of %lld bytes", (long long)new, (long long)old);
         return true;

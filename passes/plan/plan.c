@@ -13,8 +13,9 @@
  *
  * A temp that is born in kernel k gets, in this order: the storage of a temp that dies there (in place, inplace.c); the
  * storage of a temp of the same size that died just before, unless the workspace is smaller without that; bytes of the
- * workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same way, and then the whole chain lives in the
- * output's storage. Not so an output that is written back to an input: it may live in that (states.c).
+ * workspace (offsets.c). Temps that take storage from each other form a chain. An output continues a chain in the same
+ * way, and then the whole chain lives in the output's storage. Not so an output that is written back to an input: it
+ * may live in that (states.c).
  *
  * Kernels that compute from constants alone come first: the prepare part, which runs once, when a program is loaded.
  * What they leave for others has memory of its own, which is not reused:
@@ -55,8 +56,9 @@
 
 #include "ir/loop/access.h"
 #include "ir/loop/repeats.h"
+#include "passes/base/constants.h"
 
-enum { NEVER = UINT32_MAX, WIDEST_ACCESS = 16 };
+enum { NEVER = UINT32_MAX };
 
 /* Life of a buffer, in positions of m->kernels, and its place in a chain. */
 typedef struct life {
@@ -335,7 +337,7 @@ static int writes_back(const sn_module *m, sn_buf output) {
 static bool may_take(const planner *p, sn_buf b) {
     const sn_buf_rec *rec = sn_buf_get(p->m, b);
     if (rec->scope == SN_BUF_TEMP) return true;
-    bool wide = rec->align >= WIDEST_ACCESS || !p->cx->target->is_gpu;
+    bool wide = rec->align >= SN_WIDEST_ACCESS || !p->cx->target->is_gpu;
     return rec->scope == SN_BUF_OUTPUT && wide && writes_back(p->m, b) < 0;
 }
 

@@ -27,9 +27,8 @@
 
 typedef struct scheduler {
     sn_sched_class cls;
-    bool (*applies)(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
-    sn_status (*candidates)(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                            const sn_sched *pinned);
+    sn_schedule_applies *applies;
+    sn_schedule_candidates *candidates;
     void (*bind)(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sched);
 } scheduler;
 

@@ -1,5 +1,5 @@
 """docs/IR.md has the classes and the fields of schedules that the tables of ir/loop/ have, in their order; every constant of
-passes/schedule/base/constants.def decides something.
+the tables of passes/ decides something.
 
     python3 tests/check/schedules.py
 """
@@ -7,6 +7,10 @@ passes/schedule/base/constants.def decides something.
 import re
 
 import source
+
+# a table, what a row of it is, what its names begin with behind SN_
+TABLES = [("passes/base/constants.def", "SN_CONSTANT", ""), ("passes/schedule/base/constants.def", "SN_CONSTANT", ""),
+          ("passes/graph/choices.def", "SN_CHOICE_LIMIT", "CHOICE_")]
 
 
 def rows(path, pattern):
@@ -30,11 +34,14 @@ def main():
     }
     problems = [f"docs/IR.md: the rule {name} has {rule(text, name)}, the table {words}" for name, words in wanted.items()
                 if rule(text, name) != words or not words]
-    constants = rows("passes/schedule/base/constants.def", r"^SN_CONSTANT\((\w+),")
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((source.ROOT / "passes").rglob("*.[ch]")))
-    used = set(re.findall(r"\bSN_(\w+)", source.code(text)))
-    problems += [f"passes/schedule/base/constants.def: nobody uses {name}" for name in constants if name not in used]
-    source.report("schedules", sum(map(len, wanted.values())) + len(constants), problems)
+    text = "".join(path.read_text(encoding="utf-8") for folder in ("passes", "tune") for path in sorted((source.ROOT / folder).rglob("*.*"))
+                   if path.suffix in (".c", ".h", ".def"))
+    used, constants = set(re.findall(r"\bSN_(\w+)", source.code(text))), 0
+    for table, row, prefix in TABLES:
+        names = rows(table, rf"^{row}\((\w+),")
+        constants += len(names)
+        problems += [f"{table}: nobody uses {name}" for name in names if prefix + name not in used]
+    source.report("schedules", sum(map(len, wanted.values())) + constants, problems)
 
 
 main()

@@ -227,7 +227,8 @@ static bool find_instruction(sn_attend *a, const char **why_not) {
     for (size_t i = 0; i < SN_COUNT(loads); i++) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, loads[i]);
         if (r->dtype != operand) return refuse(why_not, "its operands have different dtypes");
-        if (sn_buf_get(a->m, r->buf)->align < 16) return refuse(why_not, "an operand does not begin at 16 bytes");
+        if (sn_buf_get(a->m, r->buf)->align < SN_WIDEST_ACCESS)
+            return refuse(why_not, "an operand does not begin at 16 bytes");
     }
     bool halves = (operand == SN_BF16 || operand == SN_F16) && a->c.dtype == SN_F32;
     a->mma = operand == SN_BF16 ? SN_MMA_WGMMA_BF16 : SN_MMA_WGMMA_F16;
@@ -259,13 +260,12 @@ int64_t sn_attend_loaded(const sn_attend *a, bool boxed) {
 
 /* Can a box bring the load for a tile? It has rows of keys that begin at multiples of 16 bytes. */
 static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
-    enum { UNIT = 16 };
     const sn_stmt_rec *r = sn_stmt_get(a->m, load);
     const sn_contraction *c = &a->c;
     sn_axis keys = sn_stmt_axis(a->m, c->top);
     int64_t bytes = sn_dtype_bytes(r->dtype), stride;
     if (bytes < 2 || bytes > 4 || r->has_mask || sn_buf_is_local(sn_buf_get(a->m, r->buf)) ||
-        sn_buf_get(a->m, r->buf)->align < UNIT)
+        sn_buf_get(a->m, r->buf)->align < SN_WIDEST_ACCESS)
         return false;
     if (!sn_ix_coef(a->m, r->ix, keys, &stride) || stride != 1) return false;
     sn_ix rest = sn_ix_sub(a->m, r->ix, sn_ix_axis(a->m, keys));
@@ -273,7 +273,7 @@ static bool can_be_boxed(const sn_attend *a, sn_stmt load) {
         if (!sn_ix_coef(a->m, rest, sn_stmt_axis(a->m, c->outer.at[i]), &stride) || stride < 0) return false;
     }
     bool rows = find_row_stride(a, rest, &stride) && stride;
-    return rows && !sn_ix_uses_vals(a->m, rest) && sn_ix_is_multiple(a->m, rest, UNIT / bytes);
+    return rows && !sn_ix_uses_vals(a->m, rest) && sn_ix_is_multiple(a->m, rest, SN_WIDEST_ACCESS / bytes);
 }
 
 bool sn_attend_find_nest(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
@@ -302,12 +302,15 @@ bool sn_attend_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, sn_kern
     return true;
 }
 
+bool sn_attend_has_warpgroups(const sn_target *t) {
+    return t->is_gpu && t->specific && t->sm == sn_mmas[SN_MMA_WGMMA_BF16].sm;
+}
+
 bool sn_schedule_attend_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_attend a;
     (void)sh;
     *why_not = "it is for GPUs with instructions of warpgroups";
-    if (!cx->target->is_gpu || !cx->target->specific || cx->target->sm != sn_mmas[SN_MMA_WGMMA_BF16].sm) return false;
-    return sn_attend_find(&a, why_not, cx, k);
+    return sn_attend_has_warpgroups(cx->target) && sn_attend_find(&a, why_not, cx, k);
 }
 
 /* ---- headers ---- */
@@ -320,12 +323,11 @@ int64_t sn_attend_padded(int64_t channels) {
 /* Lines of a sector, seven of which are a row of 112 channels, take longer than the room that is lost in long ones where that is little: 128 us for
  * 117 (of 80 channels 173 for 176, and of 96, in lines of two sectors, 107 for 109). */
 int64_t sn_attend_stored(int64_t channels) {
-    enum { KEPT = 5, OF = 6 };
     int64_t padded = sn_attend_padded(channels), half = sn_dtype_bytes(SN_BF16), line = SN_SECTOR;
     while (line < SN_LINE && line < padded * half) line *= 2;
     int64_t stored = sn_ceil_div(padded * half, line) * line / half;
     bool whole = channels * half % SN_SECTOR == 0, longer = padded * half % (2 * SN_SECTOR) == 0;
-    return whole && (longer || KEPT * stored > OF * padded) ? padded : stored;
+    return whole && (longer || 100 * stored > SN_ATTEND_LONG_LINES * padded) ? padded : stored;
 }
 
 uint32_t sn_attend_line(int64_t bytes) {
@@ -356,12 +358,11 @@ int64_t sn_attend_room(const sn_attend *a, const sn_sched *sc) { return room_of(
 /* Registers of a thread: sums of its rows, scores, weights, what f loads and computes, and what addresses and rows
  * take. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
-    enum { OTHERS = 32, OF_SPECIALS = 16 };
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / sn_mmas[a->mma].threads), threads = sn_mmas[a->mma].threads;
     int64_t scores = rows * sc->tile_n / threads;
     int64_t loaded = scores * sn_attend_loaded(a, false) / sn_dtype_bytes(SN_F32);
-    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + OTHERS +
-           (a->specials > 0 ? OF_SPECIALS : 0);
+    return rows * sn_attend_padded(a->c.n) / threads + scores + scores / 2 + loaded + SN_ATTEND_REGS_BESIDE +
+           (a->specials > 0 ? SN_ATTEND_REGS_SPECIAL : 0);
 }
 
 /* Tiles of keys that all rows see alike; 0: masks say how many. */
@@ -416,21 +417,23 @@ static bool can_be_shared(const sn_attend *a, const sn_sched *sc) {
 
 /* The assembler takes no instruction whose sums, and what else it holds then, are more than the registers that a thread begins with. */
 static bool has_registers_for(const sn_attend *a, const sn_sched *sc, int64_t columns) {
-    enum { OTHERS = 26 };
     const sn_mma_info *mma = &sn_mmas[a->mma];
-    return mma->m * columns / mma->threads + OTHERS <= sn_box_registers(sc->block_x, sc->min_blocks).all;
+    return mma->m * columns / mma->threads + SN_ATTEND_NAMED <= sn_box_registers(sc->block_x, sc->min_blocks).all;
 }
 
-/* Of a thread that computes. */
-static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
+int64_t sn_attend_most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
 
-static bool is_possible(const sn_attend *a, const sn_sched *sc) {
+bool sn_attend_has_tiles(const sn_attend *a, const sn_sched *sc) {
     enum { WIDEST = 256, GROUPS = 3 };
     const sn_mma_info *mma = &sn_mmas[a->mma];
     uint32_t groups = sc->block_x / mma->threads;
     if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
-    if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
-    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > most_registers(sc)) return false;
+    return sc->tile_n && sc->tile_n % mma->k == 0 && sc->tile_n <= WIDEST && sn_attend_padded(a->c.n) <= WIDEST;
+}
+
+static bool is_possible(const sn_attend *a, const sn_sched *sc) {
+    if (!sn_attend_has_tiles(a, sc)) return false;
+    if (sc->stages < 2 || sc->stages > SN_MAX_PIPE || registers(a, sc) > sn_attend_most_registers(sc)) return false;
     if (!has_registers_for(a, sc, sc->tile_n) || !has_registers_for(a, sc, sn_attend_padded(a->c.n))) return false;
     if (sn_attend_room(a, sc) + SN_PRODUCT_SPARE > sn_contract_shared_bytes(a->cx->target, sc)) return false;
     return can_be_shared(a, sc);
@@ -604,14 +607,15 @@ void sn_attend_rank(sn_sched_list *list, double *cost, sn_arena *arena, const sn
  * Else multiplying row by row does better (attend_rows.c), or three kernels with the scores in memory, which read keys
  * for each head. */
 static bool is_worth(const sn_attend *a, const sn_sched *sc, double own) {
-    enum { KERNELS = 3, TIMES = 4 /* that scores are moved */, FEW = 4 /* rows with the widest accesses */ };
+    enum { KERNELS = 3 };
     const sn_contraction *c = &a->c;
     double scores = (double)c->batch * (double)c->m * (double)c->k;
-    double rows = 100.0 * (double)c->m / (c->m <= FEW ? SN_ATTEND_ROWS_BUSY : SN_ATTEND_MANY_BUSY);
+    double rows = 100.0 * (double)c->m / (c->m <= SN_ATTEND_WIDEST_ROWS ? SN_ATTEND_ROWS_BUSY : SN_ATTEND_MANY_BUSY);
     if (is_many(a, sc)) return true;
     double memory = sn_dtype_bytes(SN_BF16) / ((double)a->cx->target->cycle_bytes * a->cx->target->units);
     double read = (double)c->batch * (double)c->k * (double)(a->depth + c->n) * memory;
-    double plain = read * (c->group ? (double)c->group : 1) + KERNELS * SN_ATTEND_BLOCK + TIMES * scores * memory;
+    double plain =
+        read * (c->group ? (double)c->group : 1) + KERNELS * SN_ATTEND_BLOCK + SN_ATTEND_MOVED * scores * memory;
     double by_row = (rows > 1 ? rows : 1) * read + KERNELS * SN_ATTEND_BLOCK; /* begins, shares, ends: as long */
     return own < plain && (own < by_row || c->m >= SN_ATTEND_LEAST);
 }

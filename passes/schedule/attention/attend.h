@@ -64,6 +64,12 @@ bool sn_attend_find_nest(sn_attend *out, const char **why_not, sn_pass_ctx *cx, 
 void sn_attend_find_loads(sn_attend *a);
 /* ... that boxes and matrix instructions of this target can do? */
 bool sn_attend_find(sn_attend *out, const char **why_not, sn_pass_ctx *cx, sn_kern k);
+/* Has the target instructions of warpgroups? */
+bool sn_attend_has_warpgroups(const sn_target *t);
+/* Do warpgroups of the header have tiles that instructions multiply? */
+bool sn_attend_has_tiles(const sn_attend *a, const sn_sched *sc);
+/* Registers of a thread that computes. */
+int64_t sn_attend_most_registers(const sn_sched *sc);
 /* Channels of q and k, or of v, in shared memory: as many as make whole steps of an instruction. */
 int64_t sn_attend_padded(int64_t channels);
 /* ... or as many as there is room for in halves, so that lines are long: rows that begin inside of sectors come in few pieces. */

@@ -219,9 +219,8 @@ static void put_run(binder *b, sn_cursor at, const product *p, const spot *s, sn
 
 /* From one key to the next: where rows are long, an odd number of lines. */
 static int64_t score_pitch(const binder *b) {
-    enum { LONG = 8 };
     int64_t line = SN_HOST_LINE / sn_dtype_bytes(b->p->dtype), n = slots(b);
-    return n < LONG * line ? n : pitch(b, n);
+    return n < SN_HOST_SCORES_LONG * line ? n : pitch(b, n);
 }
 
 /* Of key j and slot e of the rows. */

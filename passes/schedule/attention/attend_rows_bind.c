@@ -18,8 +18,6 @@
 
 #include <math.h>
 
-enum { TOGETHER = 8 /* parts whose loads a thread makes together */ };
-
 typedef struct binding {
     sn_attend_rows a;
     const sn_sched *sc;
@@ -356,7 +354,8 @@ static over_parts open_parts(binding *b, sn_cursor *at, sn_comb comb) {
     over_parts o;
     int64_t y = b->sc->block_y, turns = sn_ceil_div(b->sc->split, y);
     sn_ix thread = open_reduce(b, at, &o.threads, "y", y, SN_AXIS_BLOCK_Y, comb);
-    sn_ix turn = open_reduce(b, at, &o.turns, "s", turns, turns > TOGETHER ? SN_AXIS_SEQ : SN_AXIS_UNROLL, comb);
+    sn_ix turn =
+        open_reduce(b, at, &o.turns, "s", turns, turns > SN_ATTEND_JOIN_LOADS ? SN_AXIS_SEQ : SN_AXIS_UNROLL, comb);
     o.part = sn_ix_fma(b->m, y, turn, thread);
     o.mask = put_inside(b, *at, o.part, b->sc->split);
     return o;

@@ -17,7 +17,7 @@
 #include "passes/schedule/attention/attend_bind.h"
 
 typedef sn_attend_binding binding;
-enum { MOST, TOTAL, SUMS, PAIR = 2, TOGETHER = 2 /* parts whose loads a thread makes together */ };
+enum { MOST, TOTAL, SUMS, PAIR = 2 };
 
 static sn_ix open_loop(binding *o, sn_cursor *at, const char *name, int64_t extent, sn_axis_kind kind) {
     return sn_contract_loop(&o->b, at, name, extent, kind);
@@ -115,7 +115,7 @@ static void add(binding *o, sn_cursor at, sn_buf to, sn_ix own, sn_val w, sn_buf
 
 void sn_attend_add_parts(binding *o, sn_cursor at) {
     sn_module *m = o->b.m;
-    int64_t together = o->b.split % TOGETHER ? 1 : TOGETHER;
+    int64_t together = o->b.split % SN_ATTEND_SPLIT_LOADS ? 1 : SN_ATTEND_SPLIT_LOADS;
     const sn_buf sums[] = {o->most, o->part, o->sums.state}; /* also of rows that there are not */
     for (size_t i = 0; i < SN_COUNT(sums); i++) sn_contract_zero(&o->b, at, sums[i]);
     put_most(o, at);

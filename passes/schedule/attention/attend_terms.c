@@ -57,7 +57,8 @@ bool sn_attend_terms_find(sn_attend *a, const char **why_not, sn_pass_ctx *cx, s
     for (size_t i = 0; i < SN_COUNT(loads); i++) {
         const sn_stmt_rec *r = sn_stmt_get(a->m, loads[i]);
         if (r->dtype != SN_F32 || a->c.dtype != SN_F32) return refuse(why_not, "its operands are not f32");
-        if (sn_buf_get(a->m, r->buf)->align < 16) return refuse(why_not, "an operand does not begin at 16 bytes");
+        if (sn_buf_get(a->m, r->buf)->align < SN_WIDEST_ACCESS)
+            return refuse(why_not, "an operand does not begin at 16 bytes");
     }
     a->mma = SN_MMA_WGMMA_BF16;
     if (sn_attend_terms_run(a) * SN_ATTEND_RUNS < sn_attend_padded(a->depth))
@@ -70,8 +71,7 @@ bool sn_schedule_attend_terms_applies(const char **why_not, sn_pass_ctx *cx, sn_
     sn_attend a;
     (void)sh;
     *why_not = "it is for GPUs with instructions of warpgroups";
-    if (!cx->target->is_gpu || !cx->target->specific || cx->target->sm != sn_mmas[SN_MMA_WGMMA_BF16].sm) return false;
-    return sn_attend_terms_find(&a, why_not, cx, k);
+    return sn_attend_has_warpgroups(cx->target) && sn_attend_terms_find(&a, why_not, cx, k);
 }
 
 /* ---- what fits ---- */
@@ -101,7 +101,6 @@ static bool are_whole(const sn_sched *sc, int64_t channels) {
 /* Registers of a thread, where most are wanted: scores while the next terms of v are made, or become terms; or terms
  * and the sums that they are multiplied to while the next terms of k are made. */
 static int64_t registers(const sn_attend *a, const sn_sched *sc) {
-    enum { OTHERS = 48, ASKEW = 12 /* addresses, where threads take no whole lines */ };
     const sn_mma_info *mma = &sn_mmas[a->mma];
     int64_t rows = (int64_t)sc->tile_m / (sc->block_x / mma->threads), width = sn_attend_padded(a->c.n);
     int64_t runs = sn_ceil_div(sn_attend_padded(a->depth), sn_attend_terms_run(a));
@@ -112,36 +111,26 @@ static int64_t registers(const sn_attend *a, const sn_sched *sc) {
     int64_t behind = terms + sums + held(sc, sc->tile_n, a->depth);
     bool whole = are_whole(sc, a->depth) && are_whole(sc, width);
     int64_t q = rows * sn_attend_padded(a->depth) / mma->threads * sn_attend_terms_number(a) / 2;
-    return sums + larger(larger(products, terms + scores / 2), behind) + OTHERS + (whole ? 0 : ASKEW) +
-           (sn_attend_terms_keeps_q(sc) ? q : 0);
+    return sums + larger(larger(products, terms + scores / 2), behind) + SN_ATTEND_TERMS_BESIDE +
+           (whole ? 0 : SN_ATTEND_TERMS_ASKEW) + (sn_attend_terms_keeps_q(sc) ? q : 0);
 }
-
-static int64_t most_registers(const sn_sched *sc) { return sn_box_registers(sc->block_x, sc->min_blocks).computes; }
 
 /* Every block takes 1 KB besides, of memory that one alone cannot have. */
 int64_t sn_attend_terms_shared(const sn_attend *a, const sn_sched *sc) {
-    enum { OF_BLOCK = 1 << 10 };
-    int64_t blocks = larger(sc->min_blocks, 1), all = (int64_t)a->cx->target->shared_bytes + OF_BLOCK;
-    return all / blocks - OF_BLOCK;
+    int64_t blocks = larger(sc->min_blocks, 1), all = (int64_t)a->cx->target->shared_bytes + SN_SHARED_SYSTEM;
+    return all / blocks - SN_SHARED_SYSTEM;
 }
 
 static bool is_possible(const sn_attend *a, const sn_sched *sc) {
-    enum { WIDEST = 256, GROUPS = 3 };
-    const sn_mma_info *mma = &sn_mmas[a->mma];
-    uint32_t groups = sc->block_x / mma->threads;
-    if (!groups || groups > GROUPS || sc->block_x % mma->threads || sc->tile_m != mma->m * groups) return false;
-    if (sc->tile_n % mma->k || !sc->tile_n || sc->tile_n > WIDEST || sn_attend_padded(a->c.n) > WIDEST) return false;
+    if (!sn_attend_has_tiles(a, sc)) return false;
     if (sc->tile_n > most_steps(a) || !sc->stages || sc->stages > SN_MAX_PIPE) return false;
-    if (registers(a, sc) > most_registers(sc)) return false;
+    if (registers(a, sc) > sn_attend_most_registers(sc)) return false;
     /* Short blocks, which several are, store often: by lines, which pass through shared memory. */
     int64_t results = sc->min_blocks > 1 ? (int64_t)sc->tile_m * SN_LINE : 0;
     return sn_attend_terms_room(a, sc) + results + SN_PRODUCT_SPARE <= sn_attend_terms_shared(a, sc);
 }
 
 /* ---- the model ---- */
-
-/* Bytes of shared memory that a multiprocessor moves in a cycle. */
-enum { SHARED_RATE = 128 };
 
 /* What a tile takes, each alone. */
 typedef struct parts {
@@ -156,7 +145,7 @@ typedef struct parts {
 static double read_cycles(const sn_attend *a, double instructions, double columns, bool left_in_shared) {
     const sn_mma_info *mma = &sn_mmas[a->mma];
     return instructions * (columns + (left_in_shared ? mma->m : 0)) * mma->k * sn_dtype_bytes(mma->operand) /
-           SHARED_RATE;
+           SN_SHARED_RATE;
 }
 
 static parts parts_of(const sn_attend *a, const sn_sched *sc) {
@@ -170,7 +159,7 @@ static parts parts_of(const sn_attend *a, const sn_sched *sc) {
                    .sums = of_sums * width * column,
                    .read_scores = read_cycles(a, of_scores, keys, !sn_attend_terms_keeps_q(sc)),
                    .read_sums = read_cycles(a, of_sums, width, false),
-                   .moved = elements * (2 * sn_dtype_bytes(SN_F32) + of_element) / SHARED_RATE,
+                   .moved = elements * (2 * sn_dtype_bytes(SN_F32) + of_element) / SN_SHARED_RATE,
                    .k_terms = keys * depth * SN_PRODUCT_TERMS / SN_ISSUES,
                    .v_terms = keys * width * SN_PRODUCT_TERMS / SN_ISSUES,
                    .weights = sc->tile_m * keys * SN_ATTEND_TERMS / SN_ISSUES,
@@ -222,13 +211,12 @@ static double product_apart(const sn_attend *a, double m, double n, double depth
 
 /* Of three kernels: products, and scores that come out of the first, become weights, and go into the last. */
 static double cycles_apart(const sn_attend *a) {
-    enum { MOVED = 4 /* times each score */ };
     const sn_contraction *c = &a->c;
     const sn_target *t = a->cx->target;
     double m = (double)c->m, k = (double)c->k, scores = (double)c->batch * m * k * sn_dtype_bytes(SN_F32);
     double rate = 2 * scores > (double)t->cache_bytes ? (double)t->cycle_bytes : SN_PRODUCT_CACHE;
     return product_apart(a, m, k, (double)a->depth) + product_apart(a, m, (double)c->n, k) + SN_PRODUCT_BEGIN +
-           MOVED * scores / t->units / rate;
+           SN_ATTEND_MOVED * scores / t->units / rate;
 }
 
 /* ---- headers ---- */
@@ -236,8 +224,7 @@ static double cycles_apart(const sn_attend *a) {
 /* Blocks do several tiles where these are all as long, and where there are registers for what stays the same from
  * one to the next: keys of the next come while results are stored. */
 static bool is_persistent(const sn_attend *a, const sn_sched *sc) {
-    enum { KEPT = 40 };
-    return !a->n_masks && registers(a, sc) + KEPT <= most_registers(sc);
+    return !a->n_masks && registers(a, sc) + SN_ATTEND_TERMS_STAY <= sn_attend_most_registers(sc);
 }
 
 static sn_sched complete(const sn_attend *a, const sn_sched *pinned, uint32_t groups, uint32_t keys, uint32_t stages,

@@ -2,6 +2,8 @@
 #ifndef SN_PASSES_SCHEDULE_BASE_CONSTANTS_H
 #define SN_PASSES_SCHEDULE_BASE_CONSTANTS_H
 
+#include "passes/base/constants.h"
+
 #include <stdint.h>
 
 enum {

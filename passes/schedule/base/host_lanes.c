@@ -17,8 +17,6 @@
 
 #include <stdlib.h>
 
-enum { MOST_VECTORS = 4, FEW_VALUES = 6, MORE_VALUES = 12 };
-
 /* ---- choosing ---- */
 
 /* Bytes of the largest value. */
@@ -111,7 +109,9 @@ static uint32_t values_of(const sn_module *m, const sn_schedule_shape *sh) {
  * registers reach. */
 uint32_t sn_schedule_lanes_of_rows(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     uint32_t values = values_of(cx->m, sh), lanes = cx->target->vector_bytes / 4;
-    uint32_t vectors = values <= FEW_VALUES ? MOST_VECTORS : values <= MORE_VALUES ? MOST_VECTORS / 2 : 1;
+    uint32_t vectors = values <= SN_HOST_ROWS_FEW    ? SN_HOST_ROWS_VECTORS
+                       : values <= SN_HOST_ROWS_MORE ? SN_HOST_ROWS_VECTORS / 2
+                                                     : 1;
     int64_t row = sn_last_outer_extent(cx, sh);
     while (vectors > 1 && (row % (lanes * vectors) || row < 2 * (int64_t)(lanes * vectors) * cx->target->units))
         vectors /= 2;

@@ -165,14 +165,13 @@ static sn_schedule_coverage cover(const model *md, const sn_stmt_rec *r, const p
 /* What one access of a warp covers, and how many times the bytes that it asks for come from memory. Half-used lines
  * pass: rows that start anywhere have them. So do lines that the thread goes on to use. */
 static sn_schedule_coverage look_at_lines(double *waste, const model *md, sn_stmt s, const place *p) {
-    enum { FEW_LINES = 2, USED = 2 };
     const sn_stmt_rec *r = sn_stmt_get(md->m, s);
     uint32_t size = sn_dtype_bytes(sn_buf_get(md->m, r->buf)->dtype), bytes = (uint32_t)(SN_WARP * size * p->lanes);
     *waste = 1;
     if (sn_ix_uses_vals(md->m, r->ix))
         return (sn_schedule_coverage){bytes, bytes / SN_SECTOR, (bytes + SN_LINE - 1) / SN_LINE};
     sn_schedule_coverage c = cover(md, r, p);
-    if (c.lines > FEW_LINES && c.lines * SN_LINE > USED * c.bytes && !walks_on(md, s))
+    if (c.lines > SN_LINES_FEW && c.lines * SN_LINE > SN_LINES_USED * c.bytes && !walks_on(md, s))
         *waste = (double)c.sectors * SN_SECTOR / c.bytes;
     return c;
 }
@@ -203,7 +202,7 @@ static phase *phase_of(model *md, sn_stmt s) {
 
 /* A load whose value goes straight to shared memory and nowhere else: cp.async. */
 static bool is_copy(const model *md, const sn_stmt_rec *r) {
-    if (r->op != SN_LOP_LOAD || !r->next.i || md->t->sm < 80) return false;
+    if (r->op != SN_LOP_LOAD || !r->next.i || md->t->sm < SN_ASYNC_SM) return false;
     const sn_stmt_rec *to = sn_stmt_get(md->m, r->next);
     if (to->op != SN_LOP_STORE || to->in[0].i != r->result.i) return false;
     bool alone = !to->next.i || sn_stmt_get(md->m, to->next)->op == SN_LOP_LOAD;

@@ -65,11 +65,21 @@ bool sn_schedule_reads_again(const sn_pass_ctx *cx, const sn_schedule_shape *sh,
  * is walked. */
 bool sn_schedule_is_cached(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *load);
 
+/* The accesses of the nests, one after the other: for (sn_nest_access a = {0}; sn_schedule_next_access(&a, m, sh);). Nothing may be
+ * moved meanwhile. */
+typedef struct sn_nest_access {
+    const sn_schedule_nest *nest;
+    sn_stmt s;
+    sn_stmt end; /* behind the nest */
+    uint32_t n;  /* nests that were begun */
+} sn_nest_access;
+bool sn_schedule_next_access(sn_nest_access *a, const sn_module *m, const sn_schedule_shape *sh);
+
 /* *least becomes the smaller one; 0 stands for none. */
 void sn_schedule_smaller(uint32_t *least, uint32_t bytes);
 int64_t sn_schedule_gcd(int64_t a, int64_t b);
 
-/* ---- headers ---- */
+/* ---- headers (headers.c) ---- */
 
 typedef struct sn_sched_list {
     sn_sched *at;

@@ -21,4 +21,12 @@
 #include "passes/schedule/base/schedules.def"
 #undef SN_SCHEDULE
 
+typedef bool sn_schedule_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+typedef sn_status sn_schedule_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                         const sn_sched *pinned);
+
+/* What another row would do, which says nothing in remarks; none where it does not apply. For classes that compare themselves with it. */
+sn_status sn_schedule_ask(sn_sched_list *out, sn_schedule_applies *applies, sn_schedule_candidates *candidates,
+                          sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, const sn_sched *pinned);
+
 #endif

@@ -188,14 +188,17 @@ bool sn_schedule_has_rows(const char **why_not, const sn_schedule_shape *sh) {
     return sh->n_nests && sh->all_perfect && !sh->mixed;
 }
 
-void sn_schedule_propose(sn_sched_list *out, sn_pass_ctx *cx, const sn_sched *sched) {
-    for (uint32_t i = 0; i < out->n; i++) {
-        bool same = out->at[i].cls == sched->cls;
-        for (int f = 0; f < SN_N_SCHED_FIELDS; f++)
-            same &= sn_sched_get(&out->at[i], (sn_sched_field)f) == sn_sched_get(sched, (sn_sched_field)f);
-        if (same) return;
+bool sn_schedule_next_access(sn_nest_access *a, const sn_module *m, const sn_schedule_shape *sh) {
+    for (;;) {
+        if (a->s.i) a->s = sn_stmt_walk_next(m, a->s);
+        if (!a->s.i || a->s.i == a->end.i) {
+            if (a->n == sh->n_nests) return false;
+            a->nest = &sh->nests[a->n++];
+            a->s = a->nest->top;
+            a->end = sn_stmt_walk_skip(m, a->s);
+        }
+        if (sn_is_access(sn_stmt_get(m, a->s))) return true;
     }
-    SN_PUSH(cx->scratch, out, *sched);
 }
 
 bool sn_schedule_reads_again(const sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn_stmt_rec *load) {

@@ -209,9 +209,8 @@ static bool hold_all(sn_row_parts *parts, const sn_team_rows *ro, const sn_sched
 sn_row_parts sn_schedule_team_parts(const sn_target *t, const sn_team_rows *ro, const sn_sched *sc) {
     int64_t room = room_of(t, sc->min_blocks ? sc->min_blocks : 1) - slots_of(ro, sc);
     int64_t each = (int64_t)sc->vector * sc->unroll * ro->kept;
-    enum { HOPPER = 90 }; /* measured there; elsewhere ptxas spills up to 600 bytes */
     sn_row_parts parts = {.stay = room < 0 ? 0 : room / (sc->block_x * each)};
-    if (t->sm != HOPPER || hold_all(&parts, ro, sc, room, each)) return parts;
+    if (t->sm != SN_HOPPER || hold_all(&parts, ro, sc, room, each)) return parts;
     int64_t held = ro->columns ? SN_TEAM_HELD - (int64_t)(ro->states / SN_WORD) : SN_TEAM_HELD;
     if (ro->tests) held -= SN_TEAM_WIDE;
     else if (vector_bytes(ro, sc) < SN_WORD * sc->vector && !ro->columns && !ro->both)
@@ -290,10 +289,9 @@ static void try_parts(sn_sched *best, double *cycles, const sn_target *t, const 
 /* Rows of which a team has room for two: the next one is on its way while it is at work on one. */
 static void try_ahead(sn_sched *best, double *cycles, const sn_target *t, const sn_team_rows *ro, uint32_t resident,
                       const sn_sched *sc) {
-    enum { FIRST_SM = 80 };
     sn_sched one = *sc;
     if (!one.stages) one.stages = SN_TEAM_STAGES;
-    if (t->sm < FIRST_SM || ro->columns || sc->stages == 1 || (sc->min_blocks && resident != sc->min_blocks)) return;
+    if (t->sm < SN_ASYNC_SM || ro->columns || sc->stages == 1 || (sc->min_blocks && resident != sc->min_blocks)) return;
     if (!fit(t, ro, resident, &one) || ro->rows <= one.teams) return;
     better(best, cycles, &one,
            count_ahead(t, (double)ro->rows, one.teams, (double)ro->kept * (double)ro->reach, ro->exchanges,

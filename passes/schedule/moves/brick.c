@@ -9,11 +9,11 @@
  * the body goes along the runs of the stores. brick_bind.c has the picture.
  *
  * For straight-line code whose stores follow each other along one walk. Loads that walk other lines are staged: affine,
- * back or forth, of a buffer that the kernel does not write, with masks that hide little of it; so are words that lie as they are
- * stored, which the body would wait for. All else is accessed as it is. Class tile has two loops, and squares in registers between them: it does better where rows are whole vectors of words
- * that fill its tiles, and begin with sectors; a brick has any number of loops, some of which both sides walk, and needs
- * nothing to be aligned. Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next
- * brick for that.
+ * back or forth, of a buffer that the kernel does not write, with masks that hide little of it; so are words that lie
+ * as they are stored, which the body would wait for. All else is accessed as it is. Class tile has two loops, and
+ * squares in registers between them: it does better where rows are whole vectors of words that fill its tiles, and
+ * begin with sectors; a brick has any number of loops, some of which both sides walk, and needs nothing to be aligned.
+ * Where its runs of stores end inside of sectors, it stores whole ones, and has a little of the next brick for that.
  *
  * Fields: runs of tile_m loaded elements and tile_n stored ones, about, where loops are as long; block_x threads; vector elements
  * of a store: what begins all runs, or a word of bytes or halves wherever they begin; min_blocks that have room together.
@@ -90,8 +90,7 @@ static int64_t part_that_holds(const sn_schedule_brick *b, sn_module *m, const s
 
 /* Of what a mask hides a brick loads something else, which has to be little. */
 static bool is_mostly_there(const sn_schedule_brick *b, sn_module *m, const sn_chain *outer, const sn_stmt_rec *r) {
-    enum { MOST = 875 };
-    return !r->has_mask || part_that_holds(b, m, outer, r->in[0]) >= MOST;
+    return !r->has_mask || part_that_holds(b, m, outer, r->in[0]) >= SN_BRICK_THERE;
 }
 
 /* Elements that are whole accesses in the middle of rows, as squares of class tile want them. */
@@ -229,8 +228,7 @@ static int64_t equal_part(int64_t extent, int64_t wanted) {
 
 /* About so much of a loop: of few parts, equal ones; of whole units, where they are small. */
 static int64_t part_of(int64_t extent, int64_t wanted, int64_t unit) {
-    enum { MANY = 4 };
-    if (extent >= MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
+    if (extent >= SN_BRICK_MANY * wanted) return wanted < unit ? wanted : (wanted + unit / 2) / unit * unit;
     int64_t part = equal_part(extent, wanted), whole = sn_ceil_div(part, unit) * unit;
     return whole > part + part / 8 || whole >= extent ? part : whole;
 }
@@ -243,7 +241,6 @@ static bool begins_anywhere(const sn_schedule_brick *b, const sn_schedule_walk *
 }
 
 static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wanted, uint32_t bytes) {
-    enum { FEW = 8 }; /* parts, of which a last one that is small would be much of all */
     int64_t run = 1;
     bool anywhere = w != &b->stored && begins_anywhere(b, w, bytes);
     for (uint32_t k = 0; k < w->n && run < wanted; k++) {
@@ -254,7 +251,7 @@ static void lengthen(sn_schedule_brick *b, const sn_schedule_walk *w, int64_t wa
         if (run * bytes % SN_TILE_WORD == 0 || most <= v) v = 1;
         most = most / v * v;
         int64_t part = part_of(extent, most, unit);
-        if (anywhere && extent < FEW * most) part = sn_ceil_div(equal_part(extent, most), v) * v;
+        if (anywhere && extent < SN_BRICK_FEW * most) part = sn_ceil_div(equal_part(extent, most), v) * v;
         if (part > extent) part = extent;
         if (part > *side) *side = part;
         if (*side < extent) break;
@@ -468,9 +465,9 @@ uint32_t sn_schedule_brick_vector(sn_module *m, const sn_schedule_brick *b, cons
 }
 
 uint32_t sn_schedule_brick_word(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh) {
-    enum { SECTORS = 2 };
     uint32_t stores = 0;
-    if (b->least >= SN_TILE_WORD || sn_schedule_brick_run(b, &b->stored) < SECTORS * SN_SECTOR / b->least) return 0;
+    if (b->least >= SN_TILE_WORD || sn_schedule_brick_run(b, &b->stored) < SN_BRICK_WORDS * SN_SECTOR / b->least)
+        return 0;
     for (sn_stmt s = sn_stmt_get(m, sh->body)->first; s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (r->op != SN_LOP_STORE) continue;
@@ -491,7 +488,7 @@ bool sn_schedule_brick_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k,
 static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     sn_schedule_brick t = *b;
     for (uint32_t p = 0; p < t.n; p++) t.sides[p] = 1;
-    lengthen(&t, &t.stored, SN_WARP * 16 / t.least, t.least);
+    lengthen(&t, &t.stored, SN_WARP * SN_WIDEST_ACCESS / t.least, t.least);
     int64_t run = sn_schedule_brick_run(&t, w), unit = SN_SECTOR / t.widest;
     for (uint32_t p = 0; p < t.n; p++)
         if (w->strides[p] >= run && t.extents[p] > 1 && w->strides[p] % unit) return false;
@@ -678,11 +675,10 @@ static sn_status check(const sn_pass_ctx *cx, sn_kern k, const sn_schedule_brick
 
 /* Do all copies leave the L1 alone, as those of 16 bytes do? */
 static bool bypass_cache(sn_module *m, const sn_schedule_brick *b) {
-    enum { PIECE = 16 };
     for (uint32_t i = 0; i < b->n_staged; i++) {
         sn_schedule_brick_part part;
         sn_schedule_lay_out_brick(&part, m, b, i);
-        if (part.v * part.bytes < PIECE) return false;
+        if (part.v * part.bytes < SN_WIDEST_ACCESS) return false;
     }
     return true;
 }

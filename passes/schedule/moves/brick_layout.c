@@ -6,17 +6,16 @@
  * run to run, or, where the loop behind those is one of the run, in steps inside of it. Runs are as far apart as makes these steps go
  * through all banks; a run ends early where steps inside of it would not.
  *
- * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them; one that lanes of a store
- * stay inside of by pieces of 16 bytes, whose places matter to no bank. So are runs that are an odd number of elements apart: of eight runs each
- * begins a piece further, behind which a piece is left out, and the four lanes of a warp that meet in a piece are in different words of it, since
- * their runs are four apart. Such copies leave the L1 alone, which has little room beside bricks, and are a quarter of those of words: halves and
- * words have them even where their lanes meet.
+ * A run that begins anywhere is copied by the words that it lies in, with what is in front of it in the first of them;
+ * one that lanes of a store stay inside of by pieces of 16 bytes, whose places matter to no bank. So are runs that are
+ * an odd number of elements apart: of eight runs each begins a piece further, behind which a piece is left out, and the
+ * four lanes of a warp that meet in a piece are in different words of it, since their runs are four apart. Such copies
+ * leave the L1 alone, which has little room beside bricks, and are a quarter of those of words: halves and words have
+ * them even where their lanes meet.
  */
 #include "passes/schedule/moves/brick.h"
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/moves/tile.h"
-
-enum { PIECE = 16 }; /* bytes of the widest copy */
 
 /* ---- threads ---- */
 
@@ -27,18 +26,18 @@ static int64_t turns_of(int64_t threads, int64_t along, int64_t pieces, int64_t 
 
 /* Powers of two cost no divisions; other numbers have what is a line, or an equal part of it, where that saves turns. */
 int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines) {
-    enum { FEWEST = 16, IDLE = 12 };
-    int64_t least = INT64_MAX, x = threads, fewest = sn_pow2_ceil(pieces) < FEWEST ? sn_pow2_ceil(pieces) : FEWEST;
+    int64_t least = INT64_MAX, x = threads,
+            fewest = sn_pow2_ceil(pieces) < SN_BRICK_ALONG ? sn_pow2_ceil(pieces) : SN_BRICK_ALONG;
     for (int64_t k = x; k >= fewest || k == x; k /= 2) {
         int64_t turns = turns_of(threads, k, pieces, lines);
         if (turns < least) least = turns;
     }
-    while (x > fewest && turns_of(threads, x, pieces, lines) * 100 > least * (100 + IDLE)) x /= 2;
-    int64_t best = x, few = pieces < FEWEST ? pieces : FEWEST;
+    while (x > fewest && turns_of(threads, x, pieces, lines) * 100 > least * (100 + SN_BRICK_IDLE)) x /= 2;
+    int64_t best = x, few = pieces < SN_BRICK_ALONG ? pieces : SN_BRICK_ALONG;
     for (int64_t n = 1; n <= pieces && sn_ceil_div(pieces, n) >= few; n++) {
         int64_t k = sn_ceil_div(pieces, n);
         if (k > threads) continue;
-        int64_t turns = turns_of(threads, k, pieces, lines) * (100 + IDLE);
+        int64_t turns = turns_of(threads, k, pieces, lines) * (100 + SN_BRICK_IDLE);
         if (turns < turns_of(threads, best, pieces, lines) * 100) best = k;
     }
     return best;
@@ -48,9 +47,8 @@ int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines
 
 /* Does what lanes read so many bytes apart meet in few banks? Elements that both walks share are read side by side. */
 static bool meets(int64_t apart, int64_t shared) {
-    enum { BANK = 4, MOST = 2 };
-    int64_t each = shared > BANK ? shared : BANK;
-    return sn_schedule_gcd(apart, SN_LINE) > MOST * each;
+    int64_t each = shared > SN_BANK ? shared : SN_BANK;
+    return sn_schedule_gcd(apart, SN_LINE) > SN_BRICK_MEET * each;
 }
 
 /* Elements of a lane of a store. */
@@ -124,7 +122,7 @@ static bool steps_over(const sn_schedule_brick *b, const sn_schedule_brick_part 
 /* Lanes that store several elements go from run to run in steps of as many, which a piece between groups of runs spreads over all banks. */
 static void group_runs(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
     if (q->spread) {
-        q->group = SN_LINE / PIECE;
+        q->group = SN_LINE / SN_WIDEST_ACCESS;
         q->gap = q->v;
         return;
     }
@@ -139,8 +137,7 @@ int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q) {
 
 /* A run stands behind the other so that lanes which go from run to run find other banks. */
 static void lay_out(const sn_schedule_brick *b, sn_schedule_brick_part *q, const sn_schedule_walk *w) {
-    enum { BANK = 4 };
-    int64_t piece = q->v * q->bytes > BANK ? q->v * q->bytes : BANK, common = q->common * q->bytes;
+    int64_t piece = q->v * q->bytes > SN_BANK ? q->v * q->bytes : SN_BANK, common = q->common * q->bytes;
     q->pieces = sn_ceil_div(q->length + (q->anywhere ? q->v - 1 : 0), q->v);
     int64_t room = sn_ceil_div(q->pieces * q->v * q->bytes, piece) * piece,
             apart = sn_pow2_ceil(common > piece ? common : piece);
@@ -189,21 +186,22 @@ static void choose_pieces(const sn_schedule_brick *b, const sn_schedule_brick *w
     while (q->v > word && !is_aligned(whole, q, w, q->v)) q->v /= 2;
     bool inside = !q->n_runs || q->n_common == b->stored.n || q->runs[0] != b->stored.at[q->n_common];
     inside &= !steps_over(b, q, w);
-    int64_t most = sn_least(PIECE, q->align);
+    int64_t most = sn_least(SN_WIDEST_ACCESS, q->align);
     if (inside && most > q->v * bytes && q->length * bytes >= SN_BRICK_RUN) {
         q->v = most / bytes;
         q->anywhere = !is_aligned(whole, q, w, q->v);
         return;
     }
-    if (spreads(b, q, w) && most == PIECE && q->v * bytes < PIECE && q->length * bytes >= SN_BRICK_RUN) {
-        q->v = PIECE / bytes;
+    if (spreads(b, q, w) && most == SN_WIDEST_ACCESS && q->v * bytes < SN_WIDEST_ACCESS &&
+        q->length * bytes >= SN_BRICK_RUN) {
+        q->v = SN_WIDEST_ACCESS / bytes;
         q->anywhere = q->spread = true;
         return;
     }
     /* Lanes that have several words of a run meet in few banks, wherever runs begin. */
-    if (q->common * bytes >= 2 * SN_TILE_WORD && most == PIECE && q->v * bytes < PIECE &&
+    if (q->common * bytes >= 2 * SN_TILE_WORD && most == SN_WIDEST_ACCESS && q->v * bytes < SN_WIDEST_ACCESS &&
         q->length * bytes >= SN_BRICK_RUN && !steps_over(b, q, w)) {
-        q->v = PIECE / bytes;
+        q->v = SN_WIDEST_ACCESS / bytes;
         q->anywhere = !is_aligned(whole, q, w, q->v);
         return;
     }

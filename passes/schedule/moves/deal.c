@@ -2,10 +2,11 @@
  *
  *     loop i in 3954121 { loop j in 11 { load x0[3*i + j] if j in 3   load x1[4*i + j - 3] if j - 3 in 4  ...  store y[11*i + j] } }
  *
- * For concatenations and borders of bytes and halves, and concatenations of short rows of words. Whoever makes 16 bytes of the result asks for each element where it
- * comes from, and loads it alone, or has a run of neighbours for every part. But what a part has of a block's result lies side by side in memory: it is
- * loaded by pieces that are aligned, whatever is in them, all on their way together, and an element of a piece finds its place with one division for
- * the piece and a comparison. What stands in no part is filled in before. deal_bind.c has the picture of the kernel.
+ * For concatenations and borders of bytes and halves, and concatenations of short rows of words. Whoever makes 16 bytes
+ * of the result asks for each element where it comes from, and loads it alone, or has a run of neighbours for every
+ * part. But what a part has of a block's result lies side by side in memory: it is loaded by pieces that are aligned,
+ * whatever is in them, all on their way together, and an element of a piece finds its place with one division for the
+ * piece and a comparison. What stands in no part is filled in before. deal_bind.c has the picture of the kernel.
  *
  * Fields: tile_m elements of a block's result, vector those of a piece.
  */
@@ -207,7 +208,7 @@ static bool rest_is_flat(finder *f) {
         if (r->has_mask || !sn_schedule_walks_all(f->m, f->sh, r->ix)) return false;
         int64_t c0 = sn_ix_get(f->m, r->ix)->c0;
         uint32_t bytes = sn_dtype_bytes(sn_buf_get(f->m, r->buf)->dtype);
-        if (c0 || sn_buf_get(f->m, r->buf)->align < 16) return false;
+        if (c0 || sn_buf_get(f->m, r->buf)->align < SN_WIDEST_ACCESS) return false;
         if (bytes > d->stored) d->stored = bytes;
     }
     return d->stored > 0;

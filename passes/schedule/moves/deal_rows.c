@@ -1,5 +1,5 @@
-/* deal_rows.c: class deal for rows that are looked up: a block has whole rows of the result in shared memory, to which it deals out what the rows
- * lie in.
+/* deal_rows.c: class deal for rows that are looked up: a block has whole rows of the result in shared memory, to which
+ * it deals out what the rows lie in.
  *
  *     loop i in 66099 { loop j in 251 { %0 = load r[i]   %1 = load x[251*%0 + j]   store y[251*i + j], %1 } }
  *
@@ -11,9 +11,9 @@
  *       loop t : block.x { loop u { loop v { the body; what it had from the rows is in s } } }
  *     }
  *
- * For bytes and halves whose rows begin anywhere. Lanes of class element wait for the row of one run, then for that of the next; here all
- * rows of a block are on their way together, by accesses of 8 bytes. What the storage has behind its last whole piece comes by itself, where a
- * row has some of it.
+ * For bytes and halves whose rows begin anywhere. Lanes of class element wait for the row of one run, then for that of
+ * the next; here all rows of a block are on their way together, by accesses of 8 bytes. What the storage has behind its
+ * last whole piece comes by itself, where a row has some of it.
  *
  * Fields: tile_m rows of a block, vector elements of a piece.
  */
@@ -41,7 +41,7 @@ static bool is_flat(sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh, con
     if ((r->op != SN_LOP_LOAD && !store) || r->has_mask || !sn_schedule_walks_all(m, sh, r->ix)) return false;
     if (store && sn_kern_loads(m, k, r->buf)) return false;
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-    if (sn_ix_get(m, r->ix)->c0 || sn_buf_get(m, r->buf)->align < 16) return false;
+    if (sn_ix_get(m, r->ix)->c0 || sn_buf_get(m, r->buf)->align < SN_WIDEST_ACCESS) return false;
     if (bytes > *stored) *stored = bytes;
     return true;
 }

@@ -8,11 +8,12 @@
  *       loop p : unroll { loop l : unroll { loop v { the stores } } }
  *     } }
  *
- * For lines of halves or words that do not begin with a whole access (rows that are looked up, borders, parts of concatenations): class element has
- * vectors that cross their ends, and asks for each of them where it is, run by run, one load behind the other. Here all that depends on
- * the line is found once for the pieces of a thread, and what these load is on its way together, in front of all stores. Accesses are
- * narrow, but lanes have neighbours, and X threads times `unroll` pieces are a line with little left over. `lead` makes them begin with
- * the first sector of the line; what is in front of it comes last. A line of more pieces is cut into parts, each of which is a block's.
+ * For lines of halves or words that do not begin with a whole access (rows that are looked up, borders, parts of
+ * concatenations): class element has vectors that cross their ends, and asks for each of them where it is, run by run,
+ * one load behind the other. Here all that depends on the line is found once for the pieces of a thread, and what these
+ * load is on its way together, in front of all stores. Accesses are narrow, but lanes have neighbours, and X threads
+ * times `unroll` pieces are a line with little left over. `lead` makes them begin with the first sector of the line;
+ * what is in front of it comes last. A line of more pieces is cut into parts, each of which is a block's.
  *
  * For straight-line code. Fields: block_x threads; vector elements of an access; unroll pieces of a line that a thread has; tile_m
  * lines of a block.
@@ -154,13 +155,13 @@ static int64_t threads_of_line(const grid *g, uint32_t n) {
 
 /* As little is left over as can be. */
 static uint32_t choose_pieces(const grid *g, uint32_t bytes) {
-    enum { PERCENT = 100, ALIKE = 10 };
+    enum { PERCENT = 100 };
     uint32_t best = 1;
     int64_t least = INT32_MAX;
     for (uint32_t n = 1; n <= SN_LINE_PIECES; n++) {
         int64_t x = threads_of_line(g, n), share = x * n * g->parts * PERCENT / g->vectors;
         if (n > 1 && x * g->v * bytes < SN_LINE_SIDE) break;
-        if (x > SN_ELEMENT_THREADS || share > least + ALIKE) continue;
+        if (x > SN_ELEMENT_THREADS || share > least + SN_LINE_ALIKE) continue;
         best = n;
         if (share < least) least = share;
     }

@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-enum { WIDEST = 16, MOST_VECTOR = 8, MOST_PINNED = 16 };
+enum { MOST_VECTOR = 8, MOST_PINNED = 16 };
 
 static uint32_t least(int64_t a, int64_t b) { return (uint32_t)(a < b ? a : b); }
 
@@ -66,7 +66,7 @@ static void bound_vector(uint32_t *v, sn_module *m, const sn_schedule_shape *sh,
                          uint32_t position) {
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype), align = sn_buf_get(m, r->buf)->align;
     sn_ix rest = sn_ix_sub(m, r->ix, sn_ix_axis(m, sn_stmt_axis(m, loop_at(sh, position))));
-    while (*v > 1 && (least(*v * bytes, WIDEST) > align || !sn_ix_is_multiple(m, rest, *v))) *v /= 2;
+    while (*v > 1 && (least(*v * bytes, SN_WIDEST_ACCESS) > align || !sn_ix_is_multiple(m, rest, *v))) *v /= 2;
 }
 
 /* Do all other loops, and what they are made of, move on by a line or more along the one of stride 1? Then what follows a line
@@ -101,7 +101,7 @@ static void sort_accesses(sn_schedule_tile *t, const sn_pass_ctx *cx, sn_kern k,
             t->rows_meet &= stride(m, sh, r, t->across) == extent_at(m, sh, t->along);
             bound_vector(&t->vector, m, sh, r, t->along);
             bound_vector(&t->lanes, m, sh, r, t->along);
-            while (t->lanes * bytes > WIDEST && t->lanes > 1) t->lanes /= 2;
+            while (t->lanes * bytes > SN_WIDEST_ACCESS && t->lanes > 1) t->lanes /= 2;
         } else if (can_stage(m, k, sh, t, r)) {
             t->staged[t->n_staged++] = s;
             t->bytes += bytes;

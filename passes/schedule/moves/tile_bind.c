@@ -21,8 +21,8 @@
  * them in their aligned pieces: what does not end the last line of all has something behind it, and that is loaded element by
  * element. Vectors of the body have as many lanes as fit there.
  *
- * They have no more than the widest access of the body takes at once, either: bytes that are stored as f64 by eight lanes would be four stores,
- * each of which has a part of a sector for each thread.
+ * They have no more than the widest access of the body takes at once, either: bytes that are stored as f64 by eight
+ * lanes would be four stores, each of which has a part of a sector for each thread.
  *
  * Where tiles do not fill an extent, each of these loops exists twice: `if` the tile lies inside, as above, and `if` it
  * is at an edge, with masks around loads and stores. V divides both extents, so a mask holds for a whole square.
@@ -72,9 +72,8 @@ static sn_ix element(tile *t, sn_ix e, sn_ix i, sn_ix j) {
 
 /* From one row of shared memory to the next. Single elements of less than a bank share it with their neighbours. */
 static int64_t pitch(const tile *t, sn_buf b) {
-    enum { BANK = 4 };
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(t->m, b)->dtype);
-    return t->v > 1 ? t->along : t->along + (bytes < BANK ? BANK / bytes : 1);
+    return t->v > 1 ? t->along : t->along + (bytes < SN_BANK ? SN_BANK / bytes : 1);
 }
 
 /* Vector b of a row, row div V = a, in the shared memory of a buffer. */

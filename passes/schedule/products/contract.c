@@ -17,9 +17,6 @@
 
 #include <math.h>
 
-/* Channels of an image that may be rows: fewer are columns, of which an instruction has few, too. */
-enum { LEAST_ROWS = 32 };
-
 /* ---- what it applies to ---- */
 
 /* The instruction for operands of that dtype, none: there is none. */
@@ -60,7 +57,7 @@ static sn_axis contiguous_axis(const sn_contract *ct) {
 }
 
 /* Few rows are columns. Results that are images are stored along rows of the tile, but not where rows are few: fewer than two instructions
- * have, of terms of f32; than one has, of a gradient of weights, both of whose operands lie across the sum; else than LEAST_ROWS. */
+ * have, of terms of f32; than one has, of a gradient of weights, both of whose operands lie across the sum; else than SN_PRODUCT_CHANNELS. */
 static bool stands_sideways(const sn_contract *ct) {
     const sn_contraction *c = &ct->c;
     int64_t extent, least = sn_mmas[ct->mma].m;
@@ -69,7 +66,7 @@ static bool stands_sideways(const sn_contract *ct) {
         return true;
     if (!ct->images || (ct->n_terms && few)) return few;
     sn_axis ax = contiguous_axis(ct), last = sn_contraction_last_axis(&extent, ct->m, c, SN_SIDE_M);
-    return (few && c->m < LEAST_ROWS) || (ax.i && ax.i == last.i);
+    return (few && c->m < SN_PRODUCT_CHANNELS) || (ax.i && ax.i == last.i);
 }
 
 bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn_kern k) {
@@ -81,7 +78,7 @@ bool sn_contract_find(sn_contract *ct, const char **why_not, sn_pass_ctx *cx, sn
     *why_not = "an operand has a prologue";
     for (uint32_t i = 0; i < c->n_operands; i++) {
         const sn_stmt_rec *load = c->operands[i].load.i ? sn_stmt_get(cx->m, c->operands[i].load) : NULL;
-        if (!load || sn_buf_get(cx->m, load->buf)->align < 16) return false;
+        if (!load || sn_buf_get(cx->m, load->buf)->align < SN_WIDEST_ACCESS) return false;
     }
     *why_not = "its operands have different dtypes";
     for (uint32_t i = 0; i < c->n_operands; i++)
@@ -133,7 +130,7 @@ static bool is_narrow(const sn_contract *ct) { return !ct->line && ct->c.n <= sn
 
 /* Rows of a product that is worth tiles. Channels of an image may leave rows of an instruction idle: threads would bring each pixel
  * once for every tap. */
-static int64_t least_rows(const sn_contract *ct) { return ct->images ? LEAST_ROWS : SN_PRODUCT_LEAST; }
+static int64_t least_rows(const sn_contract *ct) { return ct->images ? SN_PRODUCT_CHANNELS : SN_PRODUCT_LEAST; }
 
 /* Tensor copies bring the operands to instructions of warpgroups. */
 static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_sched *pinned) {
@@ -198,7 +195,8 @@ static bool has_images(sn_pass_ctx *cx, sn_kern k) {
     const char *why_not;
     if (!sn_contract_find(&ct, &why_not, cx, k) || !ct.images) return false;
     int64_t side = ct.c.m < ct.c.n ? ct.c.m : ct.c.n;
-    return (side < LEAST_ROWS ? side : ct.c.m) >= (ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST);
+    return (side < SN_PRODUCT_CHANNELS ? side : ct.c.m) >=
+           (ct.c.batch > 1 ? SN_PRODUCT_LEAST / 2 + 1 : SN_PRODUCT_LEAST);
 }
 
 /* Boxes, where they can be; a small product is done sooner by threads, which begin sooner and share it by smaller

@@ -672,7 +672,7 @@ static bool stores_by_boxes(sn_contract_binding *b, sn_cursor at) {
     sn_module *m = b->m;
     sn_box box;
     const char *why_not;
-    bool fits = sn_buf_get(m, sn_stmt_get(m, b->store)->buf)->align >= 16;
+    bool fits = sn_buf_get(m, sn_stmt_get(m, b->store)->buf)->align >= SN_WIDEST_ACCESS;
     if (b->ct.halo.taps) return false; /* pixels without a result lie between the others */
     sn_ix p = open_some(b, &at, "p", b->n_parts, SN_AXIS_UNROLL);
     sn_stmt last = at.parent.i ? sn_stmt_get(m, at.parent)->last : (sn_stmt){0};

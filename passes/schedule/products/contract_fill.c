@@ -124,8 +124,7 @@ static bool waits_alone(const fill *f, int64_t piece, bool copies) {
 
 /* Elements that a thread brings: turns of a few that are written out, of more where all that it waits for are they. */
 static sn_ix open_turns(sn_contract_binding *b, sn_cursor *at, int64_t turns, bool waits) {
-    enum { WRITTEN = 12, TOGETHER = 32 };
-    int64_t most = waits ? TOGETHER : WRITTEN, inner = turns < most ? turns : most;
+    int64_t most = waits ? SN_FILL_TOGETHER : SN_FILL_WRITTEN, inner = turns < most ? turns : most;
     while (turns % inner) inner--;
     sn_ix w = sn_ix_const(b->m, 0);
     if (turns > inner) w = sn_contract_loop(b, at, "w", turns / inner, SN_AXIS_SEQ);

@@ -302,10 +302,10 @@ static int64_t next_count(int64_t n) { return n < 8 ? n + 1 : n & (n - 1) ? n / 
 
 /* Is it one of more tiles than share the work evenly, or too large to be looked at? */
 static bool is_hopeless(const sn_contract_plan *p, const planner *pl, bool found) {
-    enum { EVEN = 8 };
     const sn_contraction *c = pl->c;
     int64_t tiles = cuts(c->m, p->tile_m) * cuts(c->n, p->tile_n);
-    if (found && tiles > 1 && sn_mul_clamped(tiles, c->batch) > EVEN * (int64_t)pl->cx->target->units) return true;
+    if (found && tiles > 1 && sn_mul_clamped(tiles, c->batch) > SN_HOST_EVEN * (int64_t)pl->cx->target->units)
+        return true;
     return tiles > 1 && p->tile_m * p->tile_n > SN_HOST_STACK / pl->bytes && p->tile_k != c->k;
 }
 

@@ -17,11 +17,11 @@
  */
 #include "passes/schedule/products/contract_bind.h"
 
-enum { PIECE = 16, MOST_STEPS = 4, MOST_PARTS = 8, MOST_WRITTEN = 8 };
+enum { MOST_STEPS = 4, MOST_PARTS = 8 };
 
 /* Elements of an access to shared memory, and steps at a time. */
 static int64_t run_of(sn_dtype operand) {
-    int64_t n = PIECE / sn_dtype_bytes(operand);
+    int64_t n = SN_WIDEST_ACCESS / sn_dtype_bytes(operand);
     return n < MOST_STEPS ? n : MOST_STEPS;
 }
 
@@ -186,7 +186,7 @@ void sn_contract_plain_put(sn_contract_binding *b, sn_cursor at) {
     fragment f[SN_MOST_OPERANDS];
     sn_ix x = sn_contract_loop(b, &at, "x", b->sc->block_x, SN_AXIS_BLOCK_X);
     int64_t turns = b->sc->tile_k / steps / p->parts;
-    sn_ix q = sn_contract_loop(b, &at, "q", turns, turns > MOST_WRITTEN ? SN_AXIS_SEQ : SN_AXIS_UNROLL);
+    sn_ix q = sn_contract_loop(b, &at, "q", turns, turns > SN_PLAIN_WRITTEN ? SN_AXIS_SEQ : SN_AXIS_UNROLL);
     q = sn_ix_fma(b->m, p->parts, q, part_of(b, x));
     for (uint32_t o = 0; o < c->n_operands; o++) {
         bool right = c->operands[o].right;

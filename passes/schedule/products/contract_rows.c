@@ -275,13 +275,12 @@ static bool shares_pixels(const sn_contract_rows *r, const sn_module *m) {
 /* Are its elements read again and again, as those of an image by windows that overlap? Tiles take them from the caches for many columns at once.
  * What is around an image is counted, too, so that twice is the least. */
 static bool overlaps(const sn_contract_rows *r, const sn_module *m) {
-    enum { TWICE = 2 };
     bool any = false;
     for (uint32_t i = 0; i < r->c.n_operands; i++) {
         sn_stmt load = r->c.operands[i].right ? r->c.operands[i].load : (sn_stmt){0};
         sn_dtype dtype = load.i ? sn_stmt_get(m, load)->dtype : SN_F32;
         any |= load.i && sn_mul_clamped(sn_mul_clamped(r->c.n, r->c.k), sn_dtype_bytes(dtype)) >
-                             TWICE * (int64_t)sn_buf_bytes(m, sn_stmt_get(m, load)->buf);
+                             SN_ROWS_AGAIN * (int64_t)sn_buf_bytes(m, sn_stmt_get(m, load)->buf);
     }
     return any;
 }

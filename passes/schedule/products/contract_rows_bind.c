@@ -12,21 +12,20 @@
  * Columns beyond the last are computed as copies of the last ones, with stores masked, since all threads take part in
  * the sums; steps beyond the last add products of zeros.
  *
- * All threads that share a sum get it, and go on with it side by side, row by row. Where that is long (the cell of an LSTM behind its gates)
- * the sums of all rows go to shared memory instead, and each thread of the block goes on with others:
+ * All threads that share a sum get it, and go on with it side by side, row by row. Where that is long (the cell of an
+ * LSTM behind its gates) the sums of all rows go to shared memory instead, and each thread of the block goes on with
+ * others:
  *
  *     element = (Y*q + y)*X + x of R * M * W      r, row, w = digits of it      column = tile_n*g + R*w + r, or + W*r + w
  *
- * of W threads that own columns, or of W = X*V columns side by side. Where rows are side by side in what is stored, rows are the lowest digit.
+ * of W threads that own columns, or of W = X*V columns side by side. Where rows are side by side in what is stored,
+ * rows are the lowest digit.
  */
 #include "passes/schedule/products/contract_rows.h"
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/model.h"
 
-enum {
-    MOST_STATES = 4,
-    MOST_UNROLLED = 8 /* turns, whose loads an assembler may put in front of products of the one before */
-};
+enum { MOST_STATES = 4 };
 
 typedef struct binding {
     sn_contract_rows r;
@@ -206,7 +205,7 @@ static void put_products(binding *b, sn_cursor at) {
     sn_cursor zero = at;
     sn_ix e = sn_open_loop(b->m, &zero, "e", sn_buf_get(b->m, b->sums)->private_size, SN_AXIS_UNROLL);
     sn_put_store(b->m, zero, b->sums, own(b, b->sums, t.x, t.y, e), sn_put_const(b->m, zero, b->r.c.dtype, 0));
-    bool few = b->rows > SN_ROWS_MEET && turns(b) <= MOST_UNROLLED;
+    bool few = b->rows > SN_ROWS_MEET && turns(b) <= SN_ROWS_UNROLL;
     sn_ix k = sn_open_loop(b->m, &at, "k", turns(b), few ? SN_AXIS_UNROLL : SN_AXIS_SEQ);
     if (turns(b) > 1) put_right(b, at, t, k);
     put_sums(b, at, t, k);

@@ -17,7 +17,7 @@
  */
 #include "passes/schedule/products/contract_bind.h"
 
-enum { ON_THEIR_WAY = 32 /* loads of a thread at a time, if elements are few */, PAIR = 2 };
+enum { PAIR = 2 };
 
 /* ---- groups ---- */
 
@@ -88,7 +88,7 @@ typedef struct run {
 /* So many of them are read together that a thread has enough loads on their way. */
 static int64_t together(const sn_contract_binding *b, const run *r) {
     int64_t n = 1;
-    for (int64_t k = 2; k <= r->n && k * elements(b) / PAIR <= ON_THEIR_WAY; k++)
+    for (int64_t k = 2; k <= r->n && k * elements(b) / PAIR <= SN_SHARE_LOADS; k++)
         if (r->n % k == 0) n = k;
     return n;
 }

@@ -54,10 +54,10 @@ static int64_t vector_of(sn_contract_binding *b) {
 }
 
 void sn_contract_store_rows(sn_contract_binding *b, sn_cursor at, sn_ix p) {
-    enum { WRITTEN = 8 };
     sn_module *m = b->m;
     int64_t v = vector_of(b), columns = b->sc->tile_n / b->n_parts, threads = b->nest.threads;
-    int64_t turns = b->sc->tile_m * columns / (threads * v), inner = turns < WRITTEN ? turns : WRITTEN;
+    int64_t turns = b->sc->tile_m * columns / (threads * v),
+            inner = turns < SN_STORE_WRITTEN ? turns : SN_STORE_WRITTEN;
     while (turns % inner) inner--;
     sn_ix x = sn_contract_loop(b, &at, "x", threads, SN_AXIS_BLOCK_X), w = sn_ix_const(m, 0), lane = w;
     if (turns > inner) w = sn_contract_loop(b, &at, "w", turns / inner, SN_AXIS_SEQ);

@@ -414,9 +414,8 @@ static sn_ix open_spare(sn_contract_binding *b, sn_cursor *at, const again *a, s
 
 /* The sums of the block, or the parts of them that are the thread block's, as f32 has them, take the places of the bad ones. */
 static void redo_block(sn_contract_binding *b, sn_cursor at, const again *a) {
-    enum { RUN = 16 }; /* times `steps`: what is added to the sums together, behind which they are looked at */
     sn_module *m = b->m;
-    int64_t turns = a->all / a->steps, run = turns < RUN ? turns : RUN;
+    int64_t turns = a->all / a->steps, run = turns < SN_PRODUCT_AGAIN ? turns : SN_PRODUCT_AGAIN;
     clear_again(b, at, a, a->sums);
     sn_cursor in = at;
     sn_ix r = sn_contract_loop(b, &in, "r", sn_ceil_div(turns, run), SN_AXIS_SEQ);

@@ -16,7 +16,7 @@
 #include "passes/base/constants.h"
 #include "passes/schedule/base/model.h"
 
-enum { LEAST_STAGES = 2, MOST_STAGES = 4, LEAST_STEPS = 4, MOST_LINES = 2, SIDES_OF = 16, PIECE = 16 };
+enum { LEAST_STAGES = 2, MOST_STAGES = 4, MOST_LINES = 2, SIDES_OF = 16 };
 
 /* ---- operands ---- */
 
@@ -48,7 +48,7 @@ static sn_mma instruction(const sn_contract *ct, sn_precision precision) {
 static int64_t piece(const sn_contract *ct, uint32_t i) {
     const sn_contraction *c = &ct->c;
     const sn_stmt_rec *r = def_of(ct, ct->sources[i]);
-    int64_t n = PIECE / sn_dtype_bytes(ct->operand), all = c->operands[i].right ? c->n : c->m, stride;
+    int64_t n = SN_WIDEST_ACCESS / sn_dtype_bytes(ct->operand), all = c->operands[i].right ? c->n : c->m, stride;
     while (n > 1 && (ct->across[i] ? all : c->k) % n) n /= 2;
     if (r->op != SN_LOP_LOAD) return n;
     for (uint32_t k = 0; k < c->outer.n + c->inner.n; k++) {
@@ -203,7 +203,7 @@ static int64_t words_of(const sn_contract *ct) { return sn_ceil_div(sn_dtype_byt
 /* A thread's products, and the loads of what it multiplies: 16 bytes where they can be. */
 static void add_plain(work *w, const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
     double bytes = sn_dtype_bytes(ct->operand), steps = (double)(sc->tile_k / p->parts), loads = 0;
-    double run = PIECE / bytes < 4 ? PIECE / bytes : 4;
+    double run = SN_WIDEST_ACCESS / bytes < 4 ? SN_WIDEST_ACCESS / bytes : 4;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         bool right = ct->c.operands[i].right, across = sn_contract_across(ct, sc, i);
         double n = (double)(right ? p->columns : p->rows), rows = (double)(right ? p->run_columns : p->run_rows);
@@ -252,10 +252,9 @@ static int64_t resident(const sn_contract *ct, const sn_sched *sc, const sn_cont
 
 /* Of resources that work side by side the slowest counts, and a part of the others, since none is busy all the time. */
 static double together(const double *cycles, size_t n) {
-    enum { PART = 4 };
     double longest = 0, sum = 0;
     for (size_t i = 0; i < n; i++) longest = most(longest, cycles[i]), sum += cycles[i];
-    return longest + (sum - longest) / PART;
+    return longest + (sum - longest) / SN_CONTRACT_BESIDE;
 }
 
 /* Cycles in which a multiprocessor does a step of n tiles side by side: its schedulers begin instructions of their
@@ -305,7 +304,7 @@ static double cycles_of(const sn_contract *ct, const sn_sched *sc, const sn_cont
 /* Parts of the sums, so many that all blocks run at once, each with a few steps; where there are matrix instructions, whose
  * sums contract_split.c adds up. */
 static uint32_t parts_for(const sn_contract *ct, const sn_sched *sc, const sn_contract_plain *p) {
-    int64_t most = sn_ceil_div(ct->c.k, sc->tile_k) / LEAST_STEPS, n = resident(ct, sc, p) * ct->cx->target->units;
+    int64_t most = sn_ceil_div(ct->c.k, sc->tile_k) / SN_CONTRACT_PART, n = resident(ct, sc, p) * ct->cx->target->units;
     int64_t parts = sc->plain ? 1 : n / tiles_of(ct, sc);
     if (parts > most) parts = most;
     return parts > 1 ? (uint32_t)parts : 1;

@@ -432,10 +432,10 @@ static void rank_sharing(ranking *r, const sn_contract *ct, const sn_sched *pinn
 }
 
 void sn_contract_tiles(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
-    enum { MOST = 12 }; /* worth timing */
     ranking r = {0};
     if (!pinned->halo) rank_tiles(&r, ct, pinned);
     if (!pinned->cls || pinned->halo) rank_sharing(&r, ct, pinned);
-    for (uint32_t i = 0; i < r.list.n && out->n < MOST; i++) sn_schedule_propose(out, ct->cx, &r.list.at[i]);
+    for (uint32_t i = 0; i < r.list.n && out->n < SN_PRODUCT_HEADERS; i++)
+        sn_schedule_propose(out, ct->cx, &r.list.at[i]);
     if (r.list.n) out->cycles = r.cost.at[0];
 }

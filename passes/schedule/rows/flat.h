@@ -1,4 +1,4 @@
-/* flat.h: what flat.c finds and flat_bind.c binds. */
+/* flat.h: what flat_find.c finds, flat.c chooses for and flat_bind.c binds. */
 #ifndef SN_PASSES_SCHEDULE_ROWS_FLAT_H
 #define SN_PASSES_SCHEDULE_ROWS_FLAT_H
 
@@ -30,9 +30,9 @@ typedef struct sn_schedule_flat_buf {
         gap; /* elements of shared memory between two groups of a piece, or two lines, so that lanes do not meet in a bank */
 } sn_schedule_flat_buf;
 
-/* Rows in groups: `prefix` outer loops count groups, the others the `inner` rows of one; `outer` has them in that order, which need not be
- * that of the kernel. Blocks have neighbouring groups:
- * of all, counted over these loops in row-major order, or, where a buffer has lines, along the last of them. */
+/* Rows in groups: `prefix` outer loops count groups, the others the `inner` rows of one; `outer` has them in that
+ * order, which need not be that of the kernel. Blocks have neighbouring groups: of all, counted over these loops in
+ * row-major order, or, where a buffer has lines, along the last of them. */
 typedef struct sn_schedule_flat {
     sn_schedule_flat_buf bufs[SN_MAX_FLAT];
     uint32_t n; /* 0: no groups were found */
@@ -54,13 +54,26 @@ typedef struct sn_schedule_flat {
     uint32_t weights; /* loads of an element of a row that are alike in all groups */
 } sn_schedule_flat;
 
+/* ---- flat_find.c ---- */
+
+/* Without groups where rows do not lie so. */
 void sn_schedule_find_flat(sn_schedule_flat *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh);
+/* Does the buffer pass through shared memory, and which is it? */
+bool sn_schedule_is_flat(const sn_schedule_flat *f, sn_buf b, uint32_t *which);
 /* Does what is stored stand where what was loaded stood, once nobody reads that? */
 bool sn_schedule_flat_same_places(const sn_schedule_flat *f, sn_module *m, const sn_schedule_shape *sh, uint32_t in,
                                   uint32_t out);
+/* Has a row one thread? */
+bool sn_schedule_flat_is_alone(const sn_schedule_shape *sh, const sn_schedule_flat *f);
+/* Bytes of shared memory of so many groups, and of a block at most: two of them have room, one loads. */
+int64_t sn_schedule_flat_room(const sn_schedule_flat *f, int64_t groups);
+int64_t sn_schedule_flat_most_room(const sn_pass_ctx *cx);
+/* Words of a bank that a warp wants at once where each x of its lanes have neighbours, and the next ones others that lie so far apart. */
+int64_t sn_schedule_flat_words_at_once(int64_t size, int64_t apart, int64_t x);
+
+/* ---- flat.c ---- */
+
 /* Columns that a thread has side by side; 1 where its vectors are of a row. */
 uint32_t sn_schedule_flat_lanes(const sn_schedule_flat *f, const sn_sched *sc);
-/* Does the buffer pass through shared memory, and which is it? */
-bool sn_schedule_is_flat(const sn_schedule_flat *f, sn_buf b, uint32_t *which);
 
 #endif

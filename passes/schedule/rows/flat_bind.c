@@ -233,10 +233,9 @@ static void copy_of_piece(flat *f, sn_stmt into, uint32_t i, sn_ix p, bool maske
 
 /* The loops over every so-many-th of n, that thread number `thread` has; returns its number. */
 static sn_ix open_turns(flat *f, sn_stmt *into, int64_t n, sn_ix thread) {
-    enum { MOST_UNROLL = 8 };
     sn_module *m = f->m;
     int64_t threads = (int64_t)f->sc->block_x * f->sc->block_y;
-    int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, MOST_UNROLL),
+    int64_t steps = sn_ceil_div(n, threads), turns = sn_ceil_div(steps, SN_FLAT_UNROLL),
             unroll = sn_ceil_div(steps, turns);
     sn_ix uo = sn_open_loop_in(f->m, f->k, into, "uo", turns, SN_AXIS_SEQ);
     sn_ix u = sn_open_loop_in(f->m, f->k, into, "u", unroll, SN_AXIS_UNROLL);
@@ -509,7 +508,6 @@ static void redirect_nest(flat *f, const sn_schedule_nest *nest) {
  * lanes read an odd number of words apart, in a bank each. What is accessed as it is, row by row, has to be little then:
  * lanes are no neighbours. */
 static int64_t rows_apart(const flat *f, const sn_stmt_vec *body) {
-    enum { LITTLE = 16 };
     int64_t bytes = 0, direct = 0, apart;
     uint32_t i;
     for (i = 0; i < f->f.n; i++) {
@@ -524,7 +522,7 @@ static int64_t rows_apart(const flat *f, const sn_stmt_vec *body) {
     }
     apart = SN_BANK / sn_schedule_gcd(SN_BANK, bytes);
     bool turns = f->sc->block_x % (SN_WARP * apart) == 0 && f->sc->tile_m % f->sc->block_x == 0;
-    return turns && f->f.inner == 1 && f->sc->block_y == 1 && direct * LITTLE <= bytes ? apart : 1;
+    return turns && f->f.inner == 1 && f->sc->block_y == 1 && direct * SN_FLAT_LITTLE <= bytes ? apart : 1;
 }
 
 /* `into` and the row and group of the block that stand there; neighbouring columns of a thread are lanes. */

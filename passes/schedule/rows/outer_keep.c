@@ -193,14 +193,10 @@ static bool stores_columns(const sn_module *m, const sn_schedule_shape *sh) {
 static bool lines_follow(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     int64_t c, along = sn_last_outer_extent(cx, sh);
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_chain *chain = &sh->nests[i].chain;
-        sn_axis last = sn_stmt_axis(m, chain->at[chain->n - 1]);
-        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
-        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            if (sn_is_access(r) && (!sn_ix_coef(m, r->ix, last, &c) || c != along)) return false;
-        }
+    for (sn_nest_access a = {0}; sn_schedule_next_access(&a, m, sh);) {
+        const sn_chain *nest = &a.nest->chain;
+        sn_axis last = sn_stmt_axis(m, nest->at[nest->n - 1]);
+        if (!sn_ix_coef(m, sn_stmt_get(m, a.s)->ix, last, &c) || c != along) return false;
     }
     return sh->n_nests > 0;
 }

@@ -115,23 +115,19 @@ uint32_t sn_schedule_kept(uint32_t *widest, const sn_module *m, const sn_schedul
 
 /* Is something of so many bytes loaded along the rows that is not of them, as weights are? It begins elsewhere in a vector than they do. */
 static bool has_weights(const sn_module *m, const sn_schedule_shape *sh, int64_t bytes) {
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_chain *c = &sh->nests[i].chain;
-        sn_stmt end = sn_stmt_walk_skip(m, sh->nests[i].top);
-        for (sn_stmt s = sh->nests[i].top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            bool of_row = false;
-            if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
-            for (uint32_t k = 0; k < sh->outer.n; k++)
-                of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
-            if (!of_row && sn_buf_bytes(m, r->buf) >= bytes) return true;
-        }
+    for (sn_nest_access a = {0}; sn_schedule_next_access(&a, m, sh);) {
+        const sn_stmt_rec *r = sn_stmt_get(m, a.s);
+        const sn_chain *c = &a.nest->chain;
+        bool of_row = false;
+        if (!sn_loads(r) || !c->n || !sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, c->at[c->n - 1]))) continue;
+        for (uint32_t k = 0; k < sh->outer.n; k++)
+            of_row |= sn_ix_uses_axis(m, r->ix, sn_stmt_axis(m, sh->outer.at[k]));
+        if (!of_row && sn_buf_bytes(m, r->buf) >= bytes) return true;
     }
     return false;
 }
 
 static rows look_at_rows(sn_module *m, const sn_schedule_shape *sh) {
-    enum { VECTOR_BYTES = 16 };
     rows ro = {.sh = sh};
     for (uint32_t i = 0; i < sh->n_nests; i++) {
         const sn_schedule_nest *nest = &sh->nests[i];
@@ -155,7 +151,7 @@ static rows look_at_rows(sn_module *m, const sn_schedule_shape *sh) {
     ro.again = sh->n_nests && sn_schedule_has_parts(m, sh) ? sh->n_nests - 1 : 0;
     ro.both = ro.again && sh->about.i && sn_schedule_stands_alone(m, sh);
     ro.weights = has_weights(m, sh, sh->max_count);
-    ro.late = ro.bytes && ro.bytes < VECTOR_BYTES && sn_schedule_rows_late(m, sh, VECTOR_BYTES / ro.bytes);
+    ro.late = ro.bytes && ro.bytes < SN_WIDEST_ACCESS && sn_schedule_rows_late(m, sh, SN_WIDEST_ACCESS / ro.bytes);
     return ro;
 }
 
@@ -180,7 +176,7 @@ static bool is_of_vectors(sn_module *m, const sn_schedule_shape *sh, const sn_sc
 
 bool sn_schedule_few_vectors(const sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
-    uint32_t size = sh->n_nests ? sh->nests[0].least_inner : 0, v = size ? SN_LEAST_WIDE / size : 1;
+    uint32_t size = sh->n_nests ? sh->nests[0].least_inner : 0, v = size ? SN_WIDEST_ACCESS / size : 1;
     int64_t n = sh->max_count / v;
     bool few = cx->target->is_gpu && size > 1 && v > 1 && sn_widest(cx, size) >= v && sh->max_count % v == 0 && n > 1 &&
                n <= SN_LEAST_THREADS && (n & (n - 1)) == 0 && !sh->scans && !sh->mixed && !sh->team && !sh->windows &&
@@ -205,7 +201,7 @@ static uint32_t row_threads(int64_t count, uint32_t vector, uint32_t bytes, bool
                                                            : SN_ROW_VECTORS * vector,
              threads = sn_pow2_floor(count / each);
     if (narrow && !kept && count >= 8 * SN_WARP && threads < SN_WARP) return SN_WARP;
-    if (once && vector * bytes >= SN_LEAST_WIDE)
+    if (once && vector * bytes >= SN_WIDEST_ACCESS)
         return sn_least(threads < SN_LEAST_ONCE ? SN_LEAST_ONCE : threads, SN_MOST_ROW_THREADS);
     if (threads < SN_LEAST_THREADS) return SN_LEAST_THREADS;
     return threads < SN_MOST_ROW_THREADS ? threads : SN_MOST_ROW_THREADS;
@@ -310,9 +306,8 @@ static int64_t blocks_of_part(const sn_target *t, int64_t bytes, uint32_t cluste
 /* Clusters of Hopper may be twice as large as those that any processor has: where so many blocks of them have room on a multiprocessor, and
  * fewer than four of the others, some load or store while others reduce. */
 static bool is_for_wide(const sn_target *t, const rows *ro, int64_t bytes, int64_t least) {
-    enum { HOPPER = 90 };
     int64_t blocks = blocks_of_part(t, bytes, t->cluster);
-    if (t->sm != HOPPER || blocks >= SN_WIDE_BLOCKS || few_rows(t, ro, t->cluster)) return false;
+    if (t->sm != SN_HOPPER || blocks >= SN_WIDE_BLOCKS || few_rows(t, ro, t->cluster)) return false;
     if (ro->weights && ro->exchanges > 1 && blocks < SN_WIDE_WEIGHTS) return false;
     if (ro->exp && ro->widest > SN_WORD) return false; /* which take longer than what waits */
     return blocks_of_part(t, bytes, SN_WIDE_CLUSTER) >= least;
@@ -476,18 +471,15 @@ static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
  * of such. */
 static bool has_lanes_apart(sn_module *m, const sn_schedule_shape *sh) {
     bool any = false;
-    for (uint32_t i = 0; i < sh->n_nests; i++) {
-        const sn_schedule_nest *nest = &sh->nests[i];
-        sn_axis last = sn_stmt_axis(m, nest->chain.at[nest->chain.n - 1]);
-        sn_stmt end = sn_stmt_walk_skip(m, nest->top);
-        for (sn_stmt s = nest->top; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
-            const sn_stmt_rec *r = sn_stmt_get(m, s);
-            int64_t step;
-            if (!sn_is_access(r) || (!sn_ix_uses_vals(m, r->ix) && !sn_ix_uses_axis(m, r->ix, last))) continue;
-            bool apart = sn_ix_coef(m, r->ix, last, &step) && llabs(step) <= SN_MOST_APART;
-            if (!sn_loads(r) || (!apart && !sn_ix_uses_vals(m, r->ix))) return false;
-            any = true;
-        }
+    for (sn_nest_access a = {0}; sn_schedule_next_access(&a, m, sh);) {
+        const sn_stmt_rec *r = sn_stmt_get(m, a.s);
+        const sn_chain *nest = &a.nest->chain;
+        sn_axis last = sn_stmt_axis(m, nest->at[nest->n - 1]);
+        int64_t step;
+        if (!sn_ix_uses_vals(m, r->ix) && !sn_ix_uses_axis(m, r->ix, last)) continue;
+        bool apart = sn_ix_coef(m, r->ix, last, &step) && llabs(step) <= SN_MOST_APART;
+        if (!sn_loads(r) || (!apart && !sn_ix_uses_vals(m, r->ix))) return false;
+        any = true;
     }
     return any;
 }
@@ -545,9 +537,9 @@ static void choose_row(sn_pass_ctx *cx, const rows *ro, sn_sched *sc) {
     bool shared = sc->shared || (t->is_gpu && ro->kept && !sc->persistent && !fits_registers(t, ro));
     uint32_t width = shared ? ro->widest : ro->bytes; /* in shared memory a thread has 16 bytes, then its neighbour */
     if (!t->is_gpu && !width && has_lanes_apart(cx->m, ro->sh)) width = SN_WORD;
-    bool few =
-        !sc->block_x && sn_schedule_few_vectors(cx, ro->sh) && (!sc->vector || sc->vector * ro->bytes == SN_LEAST_WIDE);
-    if (!sc->vector) sc->vector = few ? SN_LEAST_WIDE / ro->bytes : row_vector(cx, ro, width);
+    bool few = !sc->block_x && sn_schedule_few_vectors(cx, ro->sh) &&
+               (!sc->vector || sc->vector * ro->bytes == SN_WIDEST_ACCESS);
+    if (!sc->vector) sc->vector = few ? SN_WIDEST_ACCESS / ro->bytes : row_vector(cx, ro, width);
     if (t->is_gpu && !ro->kept && ro->sh->max_count > SN_LONG_ROW &&
         (ro->online || (ro->once && (in_few_turns(t, ro) || ro->positions || is_of_bytes(ro, sc))))) {
         choose_once(t, ro, sc);
@@ -668,10 +660,9 @@ static sn_stmt bind_waiting_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_n
 }
 
 sn_stmt sn_schedule_bind_row_nest(sn_pass_ctx *cx, sn_kern k, const sn_schedule_nest *nest, const sn_sched *sc) {
-    enum { MOST_WORDS = 8 };
     sn_level levels[5];
     uint32_t n = 0;
-    if (nest->waits && nest->count % sc->block_x == 0 && nest->count <= MOST_WORDS * (int64_t)sc->block_x)
+    if (nest->waits && nest->count % sc->block_x == 0 && nest->count <= SN_ROW_POSTED * (int64_t)sc->block_x)
         return bind_waiting_nest(cx, k, nest, sc);
     int64_t v = sc->vector, x = sc->block_x, c = sn_sched_cluster(sc), step = v * x * c;
     int64_t reach = nest->count + (nest->lead.i ? v - 1 : 0), steps = (reach + step - 1) / step;

@@ -51,17 +51,15 @@ static int64_t begin_of(const sn_window *w, const sn_window_patch *p, int64_t x)
 /* Cycles of shared memory, for an access of so many bytes of the threads of a warp: those that go together meet in
  * banks. */
 static double shared_cycles(const sn_window *w, const sn_window_patch *p, int64_t bytes) {
-    enum { BANKS = 32 };
-    int64_t together = SN_LINE / (bytes < SN_WINDOW_BANK ? SN_WINDOW_BANK : bytes), cycles = 0;
+    int64_t together = SN_LINE / (bytes < SN_BANK ? SN_BANK : bytes), cycles = 0;
     int64_t threads = p->tiles < SN_WARP ? p->tiles : SN_WARP;
     for (int64_t first = 0; first < threads; first += together) {
-        int64_t last[BANKS], worst = 1; /* the word that a bank gave last: the same once more costs nothing */
-        uint8_t used[BANKS] = {0};
+        int64_t last[SN_BANKS], worst = 1; /* the word that a bank gave last: the same once more costs nothing */
+        uint8_t used[SN_BANKS] = {0};
         for (int64_t x = first; x < first + together && x < threads; x++) {
-            int64_t word = begin_of(w, p, x) / SN_WINDOW_BANK,
-                    end = word + (bytes + SN_WINDOW_BANK - 1) / SN_WINDOW_BANK;
+            int64_t word = begin_of(w, p, x) / SN_BANK, end = word + (bytes + SN_BANK - 1) / SN_BANK;
             for (; word < end; word++) {
-                uint64_t bank = (uint64_t)word % BANKS;
+                uint64_t bank = (uint64_t)word % SN_BANKS;
                 if (used[bank] && last[bank] == word) continue;
                 last[bank] = word;
                 if (++used[bank] > worst) worst = used[bank];
@@ -242,38 +240,12 @@ static void consider_all(sn_window_choice *c) {
         }
 }
 
-/* Class contract, by tiles: 0 where it has none. Its rows of threads count on elements that are read once. */
-static sn_status product_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                const sn_sched *pinned) {
-    sn_sched_list tiles = {0};
-    const char *why_not;
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
-    if (sn_schedule_contract_applies(&why_not, &quiet, k, sh))
-        SN_TRY(sn_schedule_contract_candidates(&tiles, &quiet, k, sh, pinned));
-    *out = tiles.n ? tiles.cycles : 0;
-    return SN_OK;
-}
-
-/* Would threads do it row by row, as a product with few rows? They read each element once for every tap. */
-static sn_status is_done_by_rows(bool *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                 const sn_sched *pinned) {
-    sn_sched_list rows = {0};
-    const char *why_not;
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
-    if (sn_schedule_contract_rows_applies(&why_not, &quiet, k, sh))
-        SN_TRY(sn_schedule_contract_rows_candidates(&rows, &quiet, k, sh, pinned));
-    *out = rows.n > 0;
-    return SN_OK;
-}
-
 sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                         const sn_sched *pinned) {
     sn_window w;
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     sn_window_choice c = {.of = &w, .pinned = pinned, .count_cycles = count_cycles};
-    double element, contract = 0;
+    sn_sched_list product = {0}, by_rows = {0};
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     if (pinned->bands || pinned->pixels) /* whose rows have been asked before */
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: its windows are not done by %s, as its schedule says",
@@ -285,15 +257,20 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there is no patch of windows as its schedule says",
                        name);
     if (!c.cycles) return SN_OK;
-    element = element_cycles(&w);
-    if (!pinned->cls) SN_TRY(product_cycles(&contract, cx, k, sh, pinned));
+    /* By tiles; class contract's rows of threads count on elements that are read once. */
+    if (!pinned->cls)
+        SN_TRY(sn_schedule_ask(&product, sn_schedule_contract_applies, sn_schedule_contract_candidates, cx, k, sh,
+                               pinned));
+    double element = element_cycles(&w), contract = product.cycles;
     sn_remark(cx, name, "windows: %.0f cycles; tap by tap: %.0f; as a product: %.0f", c.cycles, element, contract);
     /* Many rows that class element does not see as windows are done by others, which do worse. */
     bool seen = sh->one_thread || sh->rows < SN_MANY_ROWS;
     double other = contract && (contract < element || !seen) ? contract : element;
-    bool rows = false;
-    if (!pinned->cls && seen && !contract) SN_TRY(is_done_by_rows(&rows, cx, k, sh, pinned));
-    double gain = rows ? SN_WINDOW_ROWS : SN_WINDOW_GAIN;
+    /* Would threads do it row by row, as a product with few rows? They read each element once for every tap. */
+    if (!pinned->cls && seen && !contract)
+        SN_TRY(sn_schedule_ask(&by_rows, sn_schedule_contract_rows_applies, sn_schedule_contract_rows_candidates, cx, k,
+                               sh, pinned));
+    double gain = by_rows.n ? SN_WINDOW_ROWS : SN_WINDOW_GAIN;
     if (!pinned->cls && (seen || contract) && c.cycles * 100 > other * gain) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;

@@ -121,6 +121,8 @@ void sn_window_copy_others(sn_contraction_copier *c, const sn_window *w, sn_val 
 bool sn_window_is_of_plane(const sn_window *w, sn_stmt s);
 /* Copies what the body stores of the result at the copier's place, where its mask holds. */
 void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w);
+/* A loop over all blocks of a grid, of which `number` becomes the parts; or one over them in a single block. Where it stands inside. */
+sn_cursor sn_window_open_grid(sn_ix *number, sn_module *m, sn_kern k, const int64_t *blocks, uint32_t n, bool one);
 /* Turns that threads take are written out, so that their accesses go together; many by groups that are as even as possible, which
  * may be more turns in all. The number of the turn. */
 int64_t sn_window_all_turns(int64_t turns);

@@ -312,8 +312,7 @@ bool sn_window_bands_measure(sn_window_bands *b, const sn_sched *sc) {
     b->at_hand = w->steps;
     b->stages = 1;
     while (w->steps % b->at_hand || (b->at_hand > 1 && is_much(b))) b->at_hand--;
-    if (b->image.i && b->piece * sn_dtype_bytes(b->half) >= SN_WINDOW_BANK && b->planes * w->steps > b->at_hand)
-        b->stages = 2;
+    if (b->image.i && b->piece * sn_dtype_bytes(b->half) >= SN_BANK && b->planes * w->steps > b->at_hand) b->stages = 2;
     number_blocks(b);
     return true;
 }
@@ -384,16 +383,12 @@ static void consider_all(sn_window_choice *c) {
  * product by tiles. 0: nobody knows. */
 static sn_status ask_others(double *out, sn_sched *header, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                             const sn_sched *pinned) {
-    sn_sched_list threads = {0}, tiles = {0};
-    const char *why_not;
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
+    sn_sched_list threads, tiles;
     *out = 0;
-    SN_TRY(sn_schedule_window_candidates(&threads, &quiet, k, sh, pinned));
+    SN_TRY(sn_schedule_ask(&threads, sn_schedule_window_applies, sn_schedule_window_candidates, cx, k, sh, pinned));
     if (threads.n) return *out = threads.cycles, *header = threads.at[0], SN_OK;
-    if (!sn_schedule_contract_applies(&why_not, &quiet, k, sh)) return SN_OK;
-    SN_TRY(sn_schedule_contract_candidates(&tiles, &quiet, k, sh, pinned));
-    *out = tiles.n ? tiles.cycles : 0;
+    SN_TRY(sn_schedule_ask(&tiles, sn_schedule_contract_applies, sn_schedule_contract_candidates, cx, k, sh, pinned));
+    *out = tiles.cycles;
     return SN_OK;
 }
 

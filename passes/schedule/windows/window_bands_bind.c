@@ -363,19 +363,12 @@ void sn_schedule_window_bands_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape
     sn_module *m = cx->m;
     binding b = {.cx = cx, .m = m, .k = k};
     const char *why_not;
-    sn_ix shape[4], block[4];
-    int64_t blocks = 1;
+    sn_ix block[4];
     bool fits = sn_window_bands_find(&b.b, &why_not, cx, k, sh) && sn_window_bands_measure(&b.b, sc);
     SN_ASSERT(fits);
     (void)fits;
     b.n_vals = m->vals.count;
-    for (uint32_t i = 0; i < SN_COUNT(shape); i++) {
-        shape[i] = sn_ix_const(m, b.b.grid[i]);
-        blocks *= b.b.grid[i];
-    }
-    sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = sn_open_loop(b.m, &at, "g", blocks, SN_AXIS_GRID);
-    sn_ix_unflatten(m, g, shape, SN_COUNT(shape), block);
+    sn_cursor at = sn_window_open_grid(block, m, k, b.b.grid, SN_COUNT(block), false);
     bool whole = b.b.at_hand == b.b.w.steps;
     sn_ix side = sn_ix_scale(m, block[1], b.b.side);
     b.turn = sn_ix_const(m, 0);

@@ -527,19 +527,11 @@ void sn_schedule_window_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, 
     sn_module *m = cx->m;
     binding b = {.cx = cx, .m = m, .k = k};
     const char *why_not;
-    sn_ix shape[4];
-    int64_t blocks = 1;
     bool fits = sn_window_find(&b.w, &why_not, cx, k, sh) && sn_window_measure(&b.p, &b.w, sc);
     SN_ASSERT(fits);
     (void)fits;
     b.n_vals = m->vals.count;
-    for (uint32_t i = 0; i < SN_COUNT(shape); i++) {
-        shape[i] = sn_ix_const(m, b.p.blocks[i]);
-        blocks *= b.p.blocks[i];
-    }
-    sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = sn_open_loop(b.m, &at, "g", blocks, SN_AXIS_GRID);
-    sn_ix_unflatten(m, g, shape, SN_COUNT(shape), b.block);
+    sn_cursor at = sn_window_open_grid(b.block, m, k, b.p.blocks, SN_COUNT(b.p.blocks), false);
     find_start(&b);
     put_copies(&b, at);
     put_weights(&b, at);

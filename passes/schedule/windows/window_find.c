@@ -271,7 +271,7 @@ bool sn_window_is_weight(const sn_window *w, sn_stmt s) {
 /* Lanes of halves on short lines, of which a thread has a whole one: with the taps of two lanes it would have too many registers (7 x 7 of
  * bf16[64, 14, 14, 384] spilled). */
 static bool has_weights_apart(const sn_window *w) {
-    bool two = w->lanes >= 0 && 2 * w->bytes <= SN_WINDOW_BANK, weights = false;
+    bool two = w->lanes >= 0 && 2 * w->bytes <= SN_BANK, weights = false;
     if (!two || w->steps > 1 || w->column.windows > SN_WINDOW_OWN) return false;
     for (sn_stmt s = sn_region_first(w->m, w->k, w->inner); s.i; s = sn_next(w->m, s))
         weights |= sn_window_is_weight(w, s);
@@ -427,8 +427,7 @@ static bool lay_out(sn_window_patch *p, const sn_window *w) {
 static void share_among_threads(sn_window_patch *p, const sn_window *w) {
     int64_t sums = p->own_rows * p->own_columns;
     bool same = w->shares && w->lanes < 0 && p->planes > 1 && !p->stride[SN_WINDOW_PLANE], alone = w->weights_apart;
-    while (w->lanes >= 0 && !alone && p->own_lanes * 2 * w->bytes <= SN_WINDOW_BANK &&
-           p->lanes % (p->own_lanes * 2) == 0)
+    while (w->lanes >= 0 && !alone && p->own_lanes * 2 * w->bytes <= SN_BANK && p->lanes % (p->own_lanes * 2) == 0)
         p->own_lanes *= 2;
     while (same && p->planes % (p->own_planes * 2) == 0 && p->own_planes * 2 * sums <= SN_WINDOW_SUMS)
         p->own_planes *= 2;
@@ -438,7 +437,7 @@ static void share_among_threads(sn_window_patch *p, const sn_window *w) {
 
 /* Rows are a bank apart from whole ones, for threads that copy taps. */
 static void place_weights(sn_window_patch *p, const sn_window *w) {
-    int64_t bank = SN_WINDOW_BANK / w->bytes;
+    int64_t bank = SN_BANK / w->bytes;
     if (w->weights_apart && p->lanes > 1) p->weights_pitch = sn_ceil_div(p->lanes, 2 * bank) * 2 * bank + bank;
 }
 

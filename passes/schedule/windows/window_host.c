@@ -15,14 +15,7 @@
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/schedules.h"
 
-enum {
-    MOST_STRIDE = 4,
-    HUNDRED = 100,
-    MOST_VECTORS = 4,
-    MOST_PLANES = 512,
-    MOST_PARTS = 64,
-    CHAINS = 8 /* of products, to hide one's latency */
-};
+enum { HUNDRED = 100, MOST_VECTORS = 4, MOST_PLANES = 512, MOST_PARTS = 64 };
 
 bool sn_schedule_window_host_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_window w;
@@ -51,7 +44,7 @@ static int64_t divisor_up_to(int64_t n, int64_t most) {
 static void choose_own(sn_window_task *t, const sn_window *w) {
     int64_t most = most_sums(w) / t->vectors;
     t->own_planes = divisor_up_to(t->planes, most);
-    t->own_rows = sn_ceil_div(CHAINS, t->own_planes * t->vectors);
+    t->own_rows = sn_ceil_div(SN_WINDOW_HOST_CHAINS, t->own_planes * t->vectors);
     if (t->own_rows > most / t->own_planes) t->own_rows = most / t->own_planes;
     if (t->own_rows > t->rows) t->own_rows = t->rows;
     if (t->own_rows < 1) t->own_rows = 1;
@@ -89,7 +82,7 @@ static double most(double a, double b) { return a > b ? a : b; }
 
 /* Of a vector of elements that are `step` apart: what is between them is loaded, too. */
 static double load_cycles(const sn_window *w, const sn_window_task *t, bool near) {
-    double loads = w->column.step > MOST_STRIDE ? (double)t->lanes : (double)(2 * w->column.step - 1);
+    double loads = w->column.step > SN_WINDOW_HOST_STEP ? (double)t->lanes : (double)(2 * w->column.step - 1);
     return loads * SN_HOST_LOAD / HUNDRED * (near ? 1 : 2);
 }
 
@@ -130,19 +123,6 @@ static double element_cycles(const sn_window *w) {
     int64_t widest = w->cx->target->vector_bytes / w->bytes, lanes = sn_pow2_divisor(w->column.windows);
     if (lanes > widest) lanes = widest;
     return results * taps * (w->column.step == 1 ? ops / (double)lanes : ops) / w->cx->target->units;
-}
-
-/* Class contract; 0: it is none. */
-static sn_status contract_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                 const sn_sched *pinned) {
-    sn_sched_list tiles = {0};
-    const char *why_not;
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
-    if (sn_schedule_contract_host_applies(&why_not, &quiet, k, sh))
-        SN_TRY(sn_schedule_contract_host_candidates(&tiles, &quiet, k, sh, pinned));
-    *out = tiles.n ? tiles.cycles : 0;
-    return SN_OK;
 }
 
 /* ---- headers ---- */
@@ -215,7 +195,7 @@ sn_status sn_schedule_window_host_candidates(sn_sched_list *out, sn_pass_ctx *cx
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     sn_sched open = {.split = pinned->split, .precision = pinned->precision};
     choice c = {.w = &w, .pinned = pinned->bands || pinned->pixels ? &open : pinned};
-    double element, product = 0;
+    sn_sched_list product = {0};
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);
     if (!c.cycles && pinned->cls) { /* a header that a GPU follows, say */
@@ -223,10 +203,12 @@ sn_status sn_schedule_window_host_candidates(sn_sched_list *out, sn_pass_ctx *cx
         consider_all(&c);
     }
     if (!c.cycles) return SN_OK;
-    element = element_cycles(&w);
-    if (!pinned->cls) SN_TRY(contract_cycles(&product, cx, k, sh, pinned));
-    sn_remark(cx, name, "windows: %.0f cycles; tap by tap: %.0f; as a product: %.0f", c.cycles, element, product);
-    double other = product && product < element ? product : element;
+    if (!pinned->cls)
+        SN_TRY(sn_schedule_ask(&product, sn_schedule_contract_host_applies, sn_schedule_contract_host_candidates, cx, k,
+                               sh, pinned));
+    double element = element_cycles(&w), contract = product.cycles;
+    sn_remark(cx, name, "windows: %.0f cycles; tap by tap: %.0f; as a product: %.0f", c.cycles, element, contract);
+    double other = contract && contract < element ? contract : element;
     if (!pinned->cls && c.cycles >= other) return SN_OK;
     sn_schedule_propose(out, cx, &c.best);
     return SN_OK;

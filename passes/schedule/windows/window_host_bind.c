@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_STATES = 4, MOST_WRITTEN = 256 /* products of a tap, times taps that are written out */ };
+enum { MOST_STATES = 4 };
 
 /* A loop of the nest: so many iterations, `run` of them in one run. */
 typedef struct tap_loop {
@@ -203,7 +203,7 @@ static void find_loops(binding *b) {
 static sn_axis_kind kind_of(const binding *b, const tap_loop *l) {
     int64_t products = l->run * b->t.own_planes * b->t.own_rows * b->t.vectors;
     uint32_t innermost = b->w.column.tap == SN_WINDOW_NO_TAP ? b->w.row.tap : b->w.column.tap;
-    return l->at == innermost && products <= MOST_WRITTEN ? SN_AXIS_UNROLL : SN_AXIS_SEQ;
+    return l->at == innermost && products <= SN_WINDOW_HOST_WRITTEN ? SN_AXIS_UNROLL : SN_AXIS_SEQ;
 }
 
 static void put_windows(binding *b, sn_cursor at) {
@@ -264,22 +264,13 @@ void sn_schedule_window_host_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape 
     sn_module *m = cx->m;
     binding b = {.cx = cx, .m = m, .k = k};
     const char *why_not;
-    sn_ix shape[3];
-    int64_t all = 1;
     bool fits = sn_window_find(&b.w, &why_not, cx, k, sh) && sn_window_task_find(&b.t, &b.w, sc);
     SN_ASSERT(fits);
     (void)fits;
     b.n_vals = m->vals.count;
     find_loops(&b);
     make_buffers(&b);
-    for (uint32_t i = 0; i < SN_COUNT(shape); i++) {
-        shape[i] = sn_ix_const(m, b.t.tasks[i]);
-        all *= b.t.tasks[i];
-    }
-    sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = sn_open_loop(b.m, &at, "g", b.t.together ? 1 : all, SN_AXIS_GRID);
-    if (b.t.together) g = sn_open_loop(b.m, &at, "n", all, SN_AXIS_SEQ);
-    sn_ix_unflatten(m, g, shape, SN_COUNT(shape), b.task);
+    sn_cursor at = sn_window_open_grid(b.task, m, k, b.t.tasks, SN_COUNT(b.t.tasks), b.t.together);
     put_patch(&b, at);
     b.block[0] = sn_open_loop(b.m, &at, "jb", b.t.blocks_plane, SN_AXIS_SEQ);
     b.block[1] = sn_open_loop(b.m, &at, "ib", b.t.block_rows, SN_AXIS_SEQ);

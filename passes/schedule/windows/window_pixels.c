@@ -1,10 +1,11 @@
 /* window_pixels.c: class window of the pass `schedule`, with `pixels`: windows of halves over several channels, as convolutions
  * with groups have, by matrix instructions whose rows are pixels (window_pixels.h).
  *
- * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros. Groups of fewer channels are joined
- * to eight. Where the image lies as [N, C, H, W], threads load pixels of eight channels and store them as such: each
- * element comes from memory once, and no copy with channels innermost is made in memory; halves are multiplied as pairs of pixels. Where channels lie innermost, a
- * block has several groups, so that whole sectors of memory are read and written.
+ * An instruction takes 16 steps, which are two pixels of eight channels; joined groups would multiply more zeros.
+ * Groups of fewer channels are joined to eight. Where the image lies as [N, C, H, W], threads load pixels of eight
+ * channels and store them as such: each element comes from memory once, and no copy with channels innermost is made in
+ * memory; halves are multiplied as pairs of pixels. Where channels lie innermost, a block has several groups, so that
+ * whole sectors of memory are read and written.
  *
  * Legality: as of bands (window_bands.c).
  *
@@ -25,9 +26,7 @@ enum {
     MOST_PARTS = 4,
     MOST_OUTS = 64,
     MOST_RUN = 128,
-    MOST_CUTS = 8,    /* of a line */
-    MOST_LOADED = 64, /* registers of a thread for what comes next */
-    MOST_SIDE = 64 /* bytes */,
+    MOST_CUTS = 8, /* of a line */
     BLOCK_ROWS = 16,
     BANKS = 16
 };
@@ -194,7 +193,7 @@ static void place(sn_window_pixels *p) {
     int64_t own = b->blocks * b->side * 4 * sn_terms_products((uint32_t)p->terms);
     p->many = 1;
     while (p->last && tiles * SN_BAND == p->outs && groups % (2 * p->many) == 0 && 2 * p->many * own <= SN_BANDS_SUMS &&
-           2 * p->many * p->outs * sn_dtype_bytes(b->half) <= MOST_SIDE)
+           2 * p->many * p->outs * sn_dtype_bytes(b->half) <= SN_PIXELS_SIDE)
         p->many *= 2;
     apart = p->last && p->many * p->parts > 1 ? sn_ceil_div(SN_BAND, p->many * p->parts) : 0;
     b->elements = p->filled;
@@ -241,7 +240,7 @@ bool sn_window_pixels_measure(sn_window_pixels *p, const sn_sched *sc) {
     b->at_hand = w->steps;
     b->grid[0] = b->images / b->planes;
     place(p);
-    if (p->pairs && p->turns * sn_window_pixels_by(p) * SN_BAND / 2 > MOST_LOADED) return false;
+    if (p->pairs && p->turns * sn_window_pixels_by(p) * SN_BAND / 2 > SN_PIXELS_LOADED) return false;
     b->grid[1] = w->n_planes / b->images / (p->many * b->side * SN_BAND);
     b->grid[2] = sn_ceil_div(w->row.windows, b->rows), b->grid[3] = sn_ceil_div(w->column.windows, b->columns);
     return true;
@@ -383,10 +382,9 @@ static void consider_all(sn_window_choice *c) {
 /* Of bands, which are taken where they are fewer by as much as for other classes, or of what would be chosen instead of these. */
 static sn_status other_cycles(double *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                               const sn_sched *pinned) {
-    sn_sched_list bands = {0};
-    sn_pass_ctx quiet = *cx;
-    quiet.remark = NULL;
-    SN_TRY(sn_schedule_window_bands_candidates(&bands, &quiet, k, sh, pinned));
+    sn_sched_list bands;
+    SN_TRY(sn_schedule_ask(&bands, sn_schedule_window_bands_applies, sn_schedule_window_bands_candidates, cx, k, sh,
+                           pinned));
     if (bands.n) return *out = bands.cycles * 100 / SN_BANDS_GAIN, SN_OK;
     return sn_window_bands_other_cycles(out, cx, k, sh, pinned);
 }

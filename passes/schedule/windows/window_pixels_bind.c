@@ -443,21 +443,14 @@ void sn_schedule_window_pixels_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     sn_module *m = cx->m;
     binding b = {.of = {.cx = cx, .m = m, .k = k}};
     const char *why_not;
-    sn_ix shape[4], block[4];
-    int64_t blocks = 1;
+    sn_ix block[4];
     bool fits = sn_window_pixels_find(&b.p, &why_not, cx, k, sh) && sn_window_pixels_measure(&b.p, sc);
     SN_ASSERT(fits);
     (void)fits;
     const sn_window_bands *of = &b.p.b;
     b.of.b = *of;
     b.of.n_vals = m->vals.count;
-    for (uint32_t i = 0; i < SN_COUNT(shape); i++) {
-        shape[i] = sn_ix_const(m, of->grid[i]);
-        blocks *= of->grid[i];
-    }
-    sn_cursor at = sn_at_end(k, (sn_stmt){0});
-    sn_ix g = sn_open_loop(m, &at, "g", blocks, SN_AXIS_GRID);
-    sn_ix_unflatten(m, g, shape, SN_COUNT(shape), block);
+    sn_cursor at = sn_window_open_grid(block, m, k, of->grid, SN_COUNT(block), false);
     sn_ix side = sn_ix_scale(m, block[1], b.p.many * of->side * SN_BAND);
     b.of.turn = sn_ix_const(m, 0);
     b.of.row = sn_ix_scale(m, block[2], of->rows), b.of.column = sn_ix_scale(m, block[3], of->columns);

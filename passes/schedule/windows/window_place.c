@@ -71,6 +71,21 @@ void sn_window_put_stores(sn_contraction_copier *c, const sn_window *w) {
 
 static int64_t turns_of_group(int64_t turns) { return sn_ceil_div(turns, sn_ceil_div(turns, SN_WINDOW_WRITTEN)); }
 
+sn_cursor sn_window_open_grid(sn_ix *number, sn_module *m, sn_kern k, const int64_t *blocks, uint32_t n, bool one) {
+    sn_ix shape[4];
+    int64_t all = 1;
+    SN_ASSERT(n <= SN_COUNT(shape));
+    for (uint32_t i = 0; i < n; i++) {
+        shape[i] = sn_ix_const(m, blocks[i]);
+        all *= blocks[i];
+    }
+    sn_cursor at = sn_at_end(k, (sn_stmt){0});
+    sn_ix g = sn_open_loop(m, &at, "g", one ? 1 : all, SN_AXIS_GRID);
+    if (one) g = sn_open_loop(m, &at, "n", all, SN_AXIS_SEQ);
+    sn_ix_unflatten(m, g, shape, n, number);
+    return at;
+}
+
 int64_t sn_window_all_turns(int64_t turns) { return sn_ceil_div(turns, SN_WINDOW_WRITTEN) * turns_of_group(turns); }
 
 sn_ix sn_window_open_turns(sn_module *m, sn_cursor *at, int64_t turns) {

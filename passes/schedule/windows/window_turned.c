@@ -18,9 +18,7 @@
 
 enum {
     PAIR = 2,
-    MOST_TURNS = 8,   /* whose pixels a thread has in registers */
-    TURNED_SUMS = 64, /* of a thread */
-    BANKED = 64       /* elements: half of all banks */
+    BANKED = 64 /* elements: half of all banks */
 };
 
 void sn_window_take_lanes(sn_window *w) {
@@ -59,12 +57,12 @@ bool sn_window_turned_measure(sn_window_bands *b, const sn_sched *sc) {
     int64_t eights = sc->vector / SN_BAND, pairs;
     b->side = sc->vector;
     if (b->side < SN_BAND || b->side % SN_BAND || b->w.n_planes / b->images % b->side) return false;
-    if (b->side * b->blocks * 4 > TURNED_SUMS) return false;
+    if (b->side * b->blocks * 4 > SN_BANDS_TURNED_SUMS) return false;
     b->weights = b->side * SN_BAND * b->run * b->w.row.taps;
     b->filled = b->elements;
     pairs = b->filled / PAIR * eights;
     b->turns = sn_ceil_div(pairs, b->threads);
-    if (b->turns > MOST_TURNS) return false;
+    if (b->turns > SN_BANDS_TURNS) return false;
     b->elements = sn_ceil_div(sn_ceil_div(b->turns * b->threads, eights) * PAIR, SN_BAND) * SN_BAND;
     b->at_hand = b->stages = 1;
     return true;
