@@ -57,6 +57,22 @@ sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place) {
     return op(o, SN_LOP_OR, key, sn_put_index(o->m, o->lw->at, SN_I64, place));
 }
 
+/* ---- rows ---- */
+
+void sn_order_open_rows(sn_order *o) {
+    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
+    uint32_t n = 0;
+    sn_lower_begin(o->lw);
+    for (uint32_t k = 0; k < o->type->rank; k++) {
+        if (k == o->axis) continue;
+        extents[n] = o->type->shape[k];
+        o->index[k] = at[n] = sn_lower_open_loop(o->lw, names[k], extents[n]);
+        n++;
+    }
+    o->row = sn_ix_flatten(o->m, at, extents, n);
+}
+
 /* ---- places ---- */
 
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit) {

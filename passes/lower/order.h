@@ -35,6 +35,8 @@ static inline int64_t sn_pow2_ceil(int64_t x) {
 
 /* ---- order.c ---- */
 
+/* A kernel with loops over the rows. */
+void sn_order_open_rows(sn_order *o);
 /* A value as an index 0 .. limit: so no value can lead out of a buffer, and 32 bits are seen to be enough. */
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit);
 /* Element e of the row, in its compute dtype. */
@@ -46,6 +48,12 @@ sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place);
 /* Rank `rank` of the row that o->index stands in is that value, from that position. */
 void sn_order_store_result(sn_order *o, sn_ix rank, sn_val x, sn_val place, sn_val mask);
 void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask);
+
+/* ---- sort_network.c: on a CPU ---- */
+
+/* Has it short rows, and enough of them? */
+bool sn_sort_takes_network(const sn_order *o);
+void sn_sort_network(sn_order *o);
 
 /* ---- sort_block.c ---- */
 
