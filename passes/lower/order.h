@@ -51,8 +51,8 @@ void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask);
 
 /* ---- sort_network.c: on a CPU ---- */
 
-/* Has it short rows, and enough of them? */
-bool sn_sort_takes_network(const sn_order *o);
+/* Has it short rows, and enough of them; and so many wanted elements of each that it is better than passes, if these may be taken? */
+bool sn_sort_takes_network(const sn_order *o, bool passes);
 void sn_sort_network(sn_order *o);
 
 /* ---- sort_block.c ---- */

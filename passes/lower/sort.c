@@ -355,7 +355,7 @@ static bool takes_digits(sn_order *o) {
 
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
-    if (sn_sort_takes_network(o)) sn_sort_network(o);
+    if (sn_sort_takes_network(o, takes_passes(o))) sn_sort_network(o);
     else if (takes_passes(o)) select_by_passes(o);
     else if (takes_ranks(o)) sort_by_ranks(o);
     else if (takes_digits(o)) sn_sort_radix(o);

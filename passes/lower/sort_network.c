@@ -15,13 +15,17 @@
  *
  *     values alone       their bits, so that a word becomes its value again
  *     few bits, places   i32 of key and position
- *     32 bits, places    i64 of key and position; the values are read through the positions
+ *     32 bits, places    i64 of key, position, and the sign, which keys of zeros have not
  *
- * Without positions nobody can tell equal elements apart, but for zeros: -0 stands before 0 then.
+ * All become their values again, so that no lane looks one up. Without positions nobody can tell equal elements apart, but for zeros: -0 stands
+ * before 0 then. Nans of any bits come out as one.
  *
  * Cost: about log2(n)^2 / 4 exchanges an element; the code has all of them.
  */
 #include "passes/lower/order.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 enum { MOST = 64 /* elements of a row */, WORD_BITS = 32 };
 
@@ -80,13 +84,22 @@ static sn_val bare_word(network *w, sn_val x) {
     return w->o->descending ? sn_put_op1(w->m, at, SN_LOP_NOT, word) : word;
 }
 
+/* The upper bit of a float, as the lowest one beside a place. */
+static sn_val sign_of(network *w, sn_val x) {
+    sn_val bits = sn_put_bitcast(w->m, w->lw->at, SN_I32, x);
+    return op(w, SN_LOP_AND, op(w, SN_LOP_SHR, bits, integer(w, SN_I32, WORD_BITS - 1)), integer(w, SN_I32, 1));
+}
+
 static sn_val word_of(network *w, sn_ix e) {
     sn_order *o = w->o;
     sn_val x = sn_order_element(o, e);
     if (w->form == BARE) return bare_word(w, x);
-    if (w->form == ITEM) return sn_order_item(o, x, e);
-    sn_val key = op(w, SN_LOP_SHL, sn_order_key(o, x), integer(w, SN_I32, w->bits));
-    return op(w, SN_LOP_OR, key, sn_put_index(w->m, w->lw->at, SN_I32, e));
+    sn_val key = sn_order_key(o, x), place = sn_put_index(w->m, w->lw->at, SN_I32, e);
+    if (w->form == NARROW) return op(w, SN_LOP_OR, op(w, SN_LOP_SHL, key, integer(w, SN_I32, w->bits)), place);
+    place = sn_put_index(w->m, w->lw->at, SN_I32, sn_ix_scale(w->m, e, 2));
+    if (sn_is_float(sn_val_get(w->m, x)->dtype)) place = op(w, SN_LOP_OR, place, sign_of(w, x));
+    key = op(w, SN_LOP_SHL, sn_put_cast(w->m, w->lw->at, SN_I64, key), integer(w, SN_I64, WORD_BITS));
+    return op(w, SN_LOP_OR, key, sn_put_cast(w->m, w->lw->at, SN_I64, place));
 }
 
 /* The integer whose key that is. */
@@ -98,22 +111,31 @@ static sn_val integer_of(network *w, sn_val key) {
 }
 
 /* The value of a word, in the compute dtype. */
-static sn_val value_of(network *w, sn_val word, sn_val place) {
-    sn_order *o = w->o;
+static sn_val value_of(network *w, sn_val word) {
     sn_cursor at = w->lw->at;
-    sn_dtype t = sn_compute_dtype(o->type->dtype);
-    if (w->form == ITEM) return sn_order_element(o, sn_order_bounded(o, place, o->n - 1));
-    if (w->form == NARROW) word = op(w, SN_LOP_SHR, word, integer(w, SN_I32, w->bits));
-    word = integer_of(w, word);
-    if (!sn_is_float(t)) return sn_put_cast(w->m, at, t, word);
-    return sn_put_bitcast(w->m, at, t, turned(w, word));
+    sn_dtype t = sn_compute_dtype(w->o->type->dtype);
+    sn_val key = word;
+    if (w->form == NARROW) key = op(w, SN_LOP_SHR, word, integer(w, SN_I32, w->bits));
+    if (w->form == ITEM) key = sn_put_cast(w->m, at, SN_I32, op(w, SN_LOP_SHR, word, integer(w, SN_I64, WORD_BITS)));
+    key = integer_of(w, key);
+    if (!sn_is_float(t)) return sn_put_cast(w->m, at, t, key);
+    sn_val bits = turned(w, key);
+    if (w->form == ITEM) {
+        sn_val low = sn_put_cast(w->m, at, SN_I32, op(w, SN_LOP_AND, word, integer(w, SN_I64, 1)));
+        bits = op(w, SN_LOP_OR, bits, op(w, SN_LOP_SHL, low, integer(w, SN_I32, WORD_BITS - 1)));
+    }
+    return sn_put_bitcast(w->m, at, t, bits);
 }
 
 static sn_val place_of(network *w, sn_val word) {
     if (w->form == BARE) return (sn_val){0};
-    sn_dtype t = w->form == ITEM ? SN_I64 : SN_I32;
-    int64_t mask = w->form == ITEM ? UINT32_MAX : ((int64_t)1 << w->bits) - 1;
-    return sn_put_cast(w->m, w->lw->at, w->o->place, op(w, SN_LOP_AND, word, integer(w, t, mask)));
+    if (w->form == NARROW) {
+        word = op(w, SN_LOP_AND, word, integer(w, SN_I32, ((int64_t)1 << w->bits) - 1));
+    } else {
+        word = op(w, SN_LOP_AND, word, integer(w, SN_I64, UINT32_MAX));
+        word = op(w, SN_LOP_SHR, word, integer(w, SN_I64, 1));
+    }
+    return sn_put_cast(w->m, w->lw->at, w->o->place, word);
 }
 
 /* ---- the network ---- */
@@ -134,11 +156,36 @@ static void put_exchanges(network *w) {
         }
 }
 
-/* Rows fill the lanes; keys of 64 bits have room for positions nowhere. */
-bool sn_sort_takes_network(const sn_order *o) {
-    enum { LANES = 8 };
-    if (o->lw->cx->target->is_gpu || o->n > MOST || o->rows < LANES) return false;
-    return !o->wide || !o->out[1].i;
+/* Elements between those of neighbouring rows, along the last axis of rows; 1 where they are computed. */
+static int64_t step_of_lanes(const sn_order *o) {
+    sn_lower *lw = o->lw;
+    sn_ix index[SN_MAX_RANK], at[SN_MAX_RANK];
+    sn_axis last = {0};
+    sn_nd x = o->x;
+    int64_t step;
+    for (uint32_t k = 0; k < o->type->rank; k++) {
+        sn_axis ax = sn_axis_new(o->m, "i", o->type->shape[k]);
+        if (k != o->axis && !sn_ix_eq(o->type->shape[k], sn_ix_const(o->m, 1))) last = ax;
+        index[k] = sn_ix_axis(o->m, ax);
+    }
+    for (; !lw->nodes[x.i].buf.i; x = sn_node_get(o->m, x)->in[0]) {
+        if (sn_ops[sn_node_get(o->m, x)->op].cls != SN_OPS_VIEW) return 1;
+        sn_lower_view_index(lw, x, index, at);
+        memcpy(index, at, sizeof index);
+    }
+    sn_ix e = sn_lower_place(lw, x, lw->nodes[x.i].buf, index);
+    return sn_ix_coef(o->m, e, last, &step) ? llabs(step) : INT64_MAX;
+}
+
+/* Rows fill the lanes; keys of 64 bits have room for positions nowhere. Lanes that lie apart are loaded one by one, which as many passes as
+ * there are elements wanted have no need of. Those that lie too far apart for vectors at all go through the network one by one, which is worth
+ * it for all of a row that is too short for its ranks to be counted by vectors, or without positions. */
+bool sn_sort_takes_network(const sn_order *o, bool passes) {
+    enum { LANES = 8, COUNTED = 32 };
+    if (o->lw->cx->target->is_gpu || o->n > MOST || o->rows < LANES || (o->wide && o->out[1].i)) return false;
+    int64_t step = step_of_lanes(o);
+    if (step > SN_MOST_APART) return o->keep == o->n && (o->n <= COUNTED || form_of(o) == BARE);
+    return step <= 1 || !passes || 2 * o->keep > place_bits(o);
 }
 
 void sn_sort_network(sn_order *o) {
@@ -147,8 +194,7 @@ void sn_sort_network(sn_order *o) {
     for (int64_t k = 0; k < o->n; k++) w.words[k] = word_of(&w, sn_ix_const(o->m, k));
     put_exchanges(&w);
     for (int64_t k = 0; k < o->keep; k++) {
-        sn_val place = place_of(&w, w.words[k]), x = {0};
-        if (o->out[0].i) x = value_of(&w, w.words[k], place);
+        sn_val place = place_of(&w, w.words[k]), x = value_of(&w, w.words[k]);
         sn_order_store_result(o, sn_ix_const(o->m, k), x, place, (sn_val){0});
     }
     sn_lower_end(o->lw, "sort network");
