@@ -356,6 +356,7 @@ static bool takes_digits(sn_order *o) {
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
     if (sn_sort_takes_network(o, takes_passes(o))) sn_sort_network(o);
+    else if (sn_sort_takes_selection(o)) sn_sort_select(o);
     else if (takes_passes(o)) select_by_passes(o);
     else if (takes_ranks(o)) sort_by_ranks(o);
     else if (takes_digits(o)) sn_sort_radix(o);
