@@ -633,6 +633,24 @@ void build_fourier(sn_graph *g, int64_t n) {
     sn_output(g, "out_im", im);
 }
 
+/* ---- orders ---- */
+
+void build_median(sn_graph *g, int64_t n) {
+    sn_node windows = sn_input(g, "x", SN_F32, SN_LIST(n, n)), sorted;
+    const int64_t inside = n - MEDIAN_OF + 1, all = MEDIAN_OF * MEDIAN_OF;
+    for (int64_t axis = 0; axis < 2; axis++) windows = sn_unfold(g, windows, axis, MEDIAN_OF, 1, 1);
+    sn_sort(&sorted, NULL, g, sn_reshape(g, windows, SN_LIST(inside, inside, all)), 2, false);
+    sn_output(g, "median", sn_squeeze(g, sn_slice(g, sorted, 2, all / 2, all / 2 + 1, 1), SN_LIST(2)));
+}
+
+void build_neighbours(sn_graph *g, int64_t n) {
+    sn_node distance, which;
+    sn_node r2 = squares(g, differences(g, sn_input(g, "at", SN_F32, SN_LIST(n, 3))));
+    sn_topk(&distance, &which, g, r2, AROUND, 1, false);
+    sn_output(g, "distance", sn_sqrt(g, distance));
+    sn_output(g, "which", which);
+}
+
 /* ---- a training step ---- */
 
 static void descend(sn_graph *g, const char *name, sn_node w, sn_node dw) {

@@ -288,27 +288,6 @@ void plain_predict(void *const *out, const void *const *in, int64_t n, int threa
     }
 }
 
-/* Numbers that are not negative are in the order of their bits: three digits of 11 of them. One thread. */
-void plain_sorted(void *const *out, const void *const *in, int64_t n, int threads) {
-    enum { BITS = 11, DIGITS = 1 << BITS };
-    static uint32_t *buffer[2];
-    static int64_t size;
-    (void)threads;
-    for (int k = 0; k < 2 && size != n; k++) buffer[k] = realloc(buffer[k], (size_t)n * sizeof *buffer[k]);
-    size = n;
-    const uint32_t *from = in[0];
-    for (int pass = 0; pass < 3; pass++) {
-        uint32_t *to = pass == 2 ? out[0] : buffer[pass], start[DIGITS] = {0}, sum = 0;
-        for (int64_t i = 0; i < n; i++) start[from[i] >> BITS * pass & (DIGITS - 1)]++;
-        for (int d = 0; d < DIGITS; d++) {
-            uint32_t count = start[d];
-            start[d] = sum, sum += count;
-        }
-        for (int64_t i = 0; i < n; i++) to[start[from[i] >> BITS * pass & (DIGITS - 1)]++] = from[i];
-        from = to;
-    }
-}
-
 /* ---- images: ends of rows apart, places and weights of columns once ---- */
 
 static uint8_t lives(unsigned around, uint8_t u) { return around == 3 || (around == 2 && u == 1); }

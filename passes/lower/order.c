@@ -57,6 +57,37 @@ sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place) {
     return op(o, SN_LOP_OR, key, sn_put_index(o->m, o->lw->at, SN_I64, place));
 }
 
+/* ---- rows ---- */
+
+void sn_order_open_rows(sn_order *o) {
+    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
+    uint32_t n = 0;
+    sn_lower_begin(o->lw);
+    for (uint32_t k = 0; k < o->type->rank; k++) {
+        if (k == o->axis) continue;
+        extents[n] = o->type->shape[k];
+        o->index[k] = at[n] = sn_lower_open_loop(o->lw, names[k], extents[n]);
+        n++;
+    }
+    o->row = sn_ix_flatten(o->m, at, extents, n);
+}
+
+sn_ix sn_order_open_grid(sn_order *o, int64_t parts) {
+    sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
+    uint32_t n = 0;
+    sn_lower_begin(o->lw);
+    sn_kern_get(o->m, o->lw->kern)->scheduled = true;
+    sn_ix g = sn_open_loop(o->m, &o->lw->at, "g", o->rows * parts, SN_AXIS_GRID);
+    o->row = sn_ix_divc(o->m, g, parts);
+    for (uint32_t k = 0; k < o->type->rank; k++)
+        if (k != o->axis) extents[n++] = o->type->shape[k];
+    sn_ix_unflatten(o->m, o->row, extents, n, at);
+    for (uint32_t k = n = 0; k < o->type->rank; k++)
+        if (k != o->axis) o->index[k] = at[n++];
+    return g;
+}
+
 /* ---- places ---- */
 
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit) {

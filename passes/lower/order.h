@@ -35,6 +35,10 @@ static inline int64_t sn_pow2_ceil(int64_t x) {
 
 /* ---- order.c ---- */
 
+/* A kernel with loops over the rows. */
+void sn_order_open_rows(sn_order *o);
+/* One that is scheduled as it is made, whose blocks are parts of rows; the number of the part. */
+sn_ix sn_order_open_grid(sn_order *o, int64_t parts);
 /* A value as an index 0 .. limit: so no value can lead out of a buffer, and 32 bits are seen to be enough. */
 sn_ix sn_order_bounded(sn_order *o, sn_val v, int64_t limit);
 /* Element e of the row, in its compute dtype. */
@@ -46,6 +50,18 @@ sn_val sn_order_item(sn_order *o, sn_val x, sn_ix place);
 /* Rank `rank` of the row that o->index stands in is that value, from that position. */
 void sn_order_store_result(sn_order *o, sn_ix rank, sn_val x, sn_val place, sn_val mask);
 void sn_order_store(sn_order *o, sn_buf b, sn_ix e, sn_val x, sn_val mask);
+
+/* ---- sort_network.c: on a CPU ---- */
+
+/* Has it short rows, and enough of them; and so many wanted elements of each that it is better than passes, if these may be taken? */
+bool sn_sort_takes_network(const sn_order *o, bool passes);
+void sn_sort_network(sn_order *o);
+
+/* ---- sort_select.c: on a CPU ---- */
+
+/* Few elements of long rows, of which every core has one? */
+bool sn_sort_takes_selection(const sn_order *o);
+void sn_sort_select(sn_order *o);
 
 /* ---- sort_block.c ---- */
 

@@ -12,8 +12,9 @@
  * `keep` elements (all of them for sort, k for topk): what ranks behind is not stored. A topk of few elements needs no
  * merges: blocks sort short parts, then what is kept of those.
  *
- * A CPU has no shared memory that makes a network cheap. There few elements of a row are found by as many passes over it, in a
- * short row each element counts those before it, and long rows go by the digits of their keys (sort_radix.c).
+ * A CPU has no shared memory that makes a network of a block cheap. There short rows go through one in registers, side by side (sort_network.c),
+ * few elements of a row are found by as many passes over it, in a row that is alone each element counts those before it, and long rows go by
+ * the digits of their keys (sort_radix.c).
  *
  * Elements are compared as integers (order.c). Keys of 64 bits carry the position in a second temporary, and equal
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit
@@ -47,25 +48,10 @@ static sn_val goes_before(sn_order *o, sn_val other, sn_val mine, sn_val ties) {
 
 /* ---- kernels ---- */
 
-/* A kernel with loops over the rows. */
-static void open_rows(sn_order *o) {
-    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
-    sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
-    uint32_t n = 0;
-    sn_lower_begin(o->lw);
-    for (uint32_t k = 0; k < o->type->rank; k++) {
-        if (k == o->axis) continue;
-        extents[n] = o->type->shape[k];
-        o->index[k] = at[n] = sn_lower_open_loop(o->lw, names[k], extents[n]);
-        n++;
-    }
-    o->row = sn_ix_flatten(o->m, at, extents, n);
-}
-
-/* The same, and then over `count` elements of a row: the position in it. A thread owns an element: neighbours in a row search nearly
+/* Loops over the rows, and then over `count` elements of each: the position in it. A thread owns an element: neighbours in a row search nearly
  * the same places, whatever order the result is stored in. */
 static sn_ix open_kernel(sn_order *o, int64_t count) {
-    open_rows(o);
+    sn_order_open_rows(o);
     sn_kern_get(o->m, o->lw->kern)->sched.cls = SN_SCHED_ELEMENT;
     return sn_lower_open_loop(o->lw, "r", sn_ix_const(o->m, count));
 }
@@ -294,7 +280,7 @@ static void passes_of(sn_order *o, const sn_runs *items, const sn_runs *last, co
     sn_ix extent = sn_ix_const(m, o->n), zero = sn_ix_const(m, 0);
     sn_dtype t = SN_I64;
     pass p = {.o = o, .items = items};
-    open_rows(o);
+    sn_order_open_rows(o);
     sn_kern_get(m, o->lw->kern)->sched.cls = SN_SCHED_INNER;
     if (first) p.before = sn_put_load(m, o->lw->at, last->keys, in_row(o, last, zero));
     for (int64_t k = first; k < end; k++) {
@@ -369,7 +355,9 @@ static bool takes_digits(sn_order *o) {
 
 static void sort_rows(sn_order *o) {
     int64_t limit = sn_sort_block_limit(o);
-    if (takes_passes(o)) select_by_passes(o);
+    if (sn_sort_takes_network(o, takes_passes(o))) sn_sort_network(o);
+    else if (sn_sort_takes_selection(o)) sn_sort_select(o);
+    else if (takes_passes(o)) select_by_passes(o);
     else if (takes_ranks(o)) sort_by_ranks(o);
     else if (takes_digits(o)) sn_sort_radix(o);
     else if (o->keep < o->n && o->keep <= SN_SORT_PART / 4) select_and_sort(o);

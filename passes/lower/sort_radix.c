@@ -117,22 +117,6 @@ static void store_item(radix *r, item it, sn_val rank) {
 
 /* ---- kernels ---- */
 
-/* A kernel whose blocks are parts of rows. */
-static void open_kernel(radix *r) {
-    sn_order *o = r->o;
-    sn_ix extents[SN_MAX_RANK], at[SN_MAX_RANK];
-    uint32_t n = 0;
-    sn_lower_begin(r->lw);
-    sn_kern_get(r->m, r->lw->kern)->scheduled = true;
-    r->g = open(r, "g", o->rows * r->parts, SN_AXIS_GRID);
-    o->row = sn_ix_divc(r->m, r->g, r->parts);
-    for (uint32_t k = 0; k < o->type->rank; k++)
-        if (k != o->axis) extents[n++] = o->type->shape[k];
-    sn_ix_unflatten(r->m, o->row, extents, n, at);
-    for (uint32_t k = n = 0; k < o->type->rank; k++)
-        if (k != o->axis) o->index[k] = at[n++];
-}
-
 static sn_buf new_local(radix *r, const char *name, int64_t elements) {
     const char *kernel = sn_kern_get(r->m, r->lw->kern)->name;
     return sn_local_new(r->m, sn_strf(&r->m->arena, "%s_%s", kernel, name), r->o->place, SN_BUF_SHARED, elements, 1);
@@ -160,7 +144,7 @@ static sn_val count_up(radix *r, sn_buf b, sn_ix e) {
 }
 
 static void count_kernel(radix *r, uint32_t digit) {
-    open_kernel(r);
+    r->g = sn_order_open_grid(r->o, r->parts);
     sn_buf count = new_local(r, "count", values_of(r));
     sn_cursor body = r->lw->at;
     sn_ix d = open_digits(r);
@@ -217,7 +201,7 @@ static void put_starts(radix *r, sn_buf start, sn_buf lower) {
 }
 
 static void move_kernel(radix *r, uint32_t digit) {
-    open_kernel(r);
+    r->g = sn_order_open_grid(r->o, r->parts);
     sn_buf start = new_local(r, "start", values_of(r)), lower = new_local(r, "lower", 1);
     sn_cursor body = r->lw->at;
     put_starts(r, start, lower);
