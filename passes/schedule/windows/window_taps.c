@@ -16,6 +16,7 @@
 #include "passes/schedule/base/figures.h"
 #include "passes/schedule/base/model.h"
 #include "passes/schedule/base/schedules.h"
+#include "passes/schedule/products/contract_rows.h"
 #include "passes/schedule/windows/window_choice.h"
 
 #include <math.h>
@@ -257,10 +258,14 @@ bool sn_taps_measure(sn_taps_tile *out, const sn_taps *t, const sn_sched *sc) {
 
 /* ---- cycles of a multiprocessor ---- */
 
-/* Lines of memory that an access of a warp asks the nearest cache for. */
+/* Lines of memory that an access of a warp asks the nearest cache for, on average of where it begins. */
 static double lines_of(const sn_taps *t, const sn_taps_tile *p, const sn_taps_cost *cost) {
     double reach = (double)SN_WARP * (double)cost->step * (t->along ? (double)p->run : 1);
-    return cost->loads * fmin(SN_WARP, ceil((reach + SN_LINE - SN_SECTOR) / SN_LINE));
+    return cost->loads * fmin(SN_WARP, 1 + reach / SN_LINE);
+}
+
+static double instructions_of(const sn_taps_cost *cost) {
+    return cost->instructions + cost->loads * (1 + SN_TAPS_LOAD);
 }
 
 /* What a thread does for a chunk, and for its sums in the end. */
@@ -271,11 +276,10 @@ typedef struct work {
 static work work_of(const sn_taps *t, const sn_taps_tile *p) {
     work o;
     double run = (double)p->run, elements = (double)(p->moved * p->elements), still = (double)p->still * run;
-    double each = 1 + SN_TAPS_LOAD; /* its load, and what finds it */
     bool lanes = t->n[SN_TAPS_LANES] > 1;
     o.written = (double)p->sums * run;
-    o.instructions = SN_WINDOW_BEGIN + o.written + elements * (t->of_moved.instructions + each * t->of_moved.loads) +
-                     still * (t->of_still.instructions + each * t->of_still.loads);
+    o.instructions =
+        SN_WINDOW_BEGIN + o.written + elements * instructions_of(&t->of_moved) + still * instructions_of(&t->of_still);
     o.lines = elements * lines_of(t, p, &t->of_moved) + still * lines_of(t, p, &t->of_still);
     o.end = (double)p->sums * (lanes ? 2 : SN_TAPS_MEET) +
             (double)sn_ceil_div(p->results, p->lanes * p->rows) * (SN_WINDOW_PASS + 2 * (double)p->rows);
@@ -298,18 +302,43 @@ static double count_cycles(const sn_taps *t, const sn_taps_tile *p) {
     double memory = (t->of_moved.bytes + t->of_still.bytes + t->stored) / g->units / g->cycle_bytes;
     double parts[] = {memory, again / g->units / SN_CONTRACT_CACHE, each * thread * threads / SN_ISSUES,
                       each * o.lines * turns * threads / SN_WARP, each * SN_WINDOW_START};
-    double alone = SN_CONTRACT_LATENCY + thread * SN_WINDOW_PACE / 100;
+    double alone = turns * SN_CONTRACT_LATENCY + thread * SN_WINDOW_PACE / 100;
     double cycles = fmax(sn_window_beside(parts, SN_COUNT(parts), fit), ceil(each / fit) * alone);
     if (p->parts == 1) return cycles;
     return cycles + SN_PRODUCT_SHARE + (double)(p->parts * p->results) * sn_dtype_bytes(SN_F32) / SN_PRODUCT_FETCH;
 }
 
-/* Term by term, as rows of a reduction do it. */
-static double term_cycles(const sn_taps *t) {
-    double terms = (double)t->c.k, loads = t->of_moved.loads + t->of_still.loads;
+/* Of all terms, of so many instructions each. */
+static double term_cycles(const sn_taps *t, double each) {
+    double terms = (double)t->c.k;
     for (uint32_t i = 0; i < SN_TAPS_PARTS; i++) terms *= (double)t->n[i];
-    double each = 1 + SN_WINDOW_TAP + t->of_moved.instructions + t->of_still.instructions + loads;
     return terms * each / SN_ISSUES / t->cx->target->units;
+}
+
+/* Term by term, as rows of a reduction do it. */
+static double row_cycles(const sn_taps *t) {
+    double loads = t->of_moved.loads + t->of_still.loads;
+    double each = 1 + SN_WINDOW_TAP + t->of_moved.instructions + t->of_still.instructions + loads;
+    return term_cycles(t, each) * SN_TAPS_ROWS / 100;
+}
+
+/* By threads that have all of the few rows: they load an element of the long factor for each tap, which goes into as many terms as there are
+ * rows, and one of the short one for each of the columns that they have. */
+static double product_cycles(const sn_taps *t, const sn_sched_list *rows) {
+    sn_contract_rows r;
+    const char *why_not;
+    if (!sn_contract_rows_find(&r, &why_not, t->cx, t->k)) return rows->cycles;
+    bool moved = t->n[SN_TAPS_LINE] * t->n[SN_TAPS_MOVED] > t->n[SN_TAPS_STILL];
+    double groups = fmax(1, sn_contract_rows_groups(&r, &rows->at[0]));
+    double longer = instructions_of(moved ? &t->of_moved : &t->of_still);
+    double shorter = instructions_of(moved ? &t->of_still : &t->of_moved);
+    return fmax(rows->cycles, term_cycles(t, 1 + longer / (double)r.c.m + shorter / groups));
+}
+
+/* By tiles, whose operands threads bring element by element where a mask tells the borders. */
+static double tile_cycles(const sn_taps *t, const sn_sched_list *tiles) {
+    bool masked = sn_contraction_is_masked(t->m, &t->c);
+    return tiles->cycles * (masked && tiles->at[0].threads ? SN_TAPS_TILES / 100.0 : 1);
 }
 
 /* ---- headers ---- */
@@ -412,7 +441,7 @@ static sn_status other_cycles(double *out, const sn_taps *t, const sn_schedule_s
         SN_TRY(sn_schedule_contract_rows_candidates(&rows, &quiet, t->k, sh, pinned));
     if (!rows.n && sn_schedule_contract_applies(&why_not, &quiet, t->k, sh))
         SN_TRY(sn_schedule_contract_candidates(&tiles, &quiet, t->k, sh, pinned));
-    *out = rows.n ? rows.cycles : tiles.n ? tiles.cycles : term_cycles(t);
+    *out = rows.n ? product_cycles(t, &rows) : tiles.n ? tile_cycles(t, &tiles) : row_cycles(t);
     return SN_OK;
 }
 
