@@ -524,6 +524,7 @@ sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered, boo
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
     if (is_left_to_library(cx->m, x)) return way_for_library(cx->m, x, &s, image_offered);
     if (is_scheduled(cx->m, x, "window")) return SN_LAYOUT_ANY;
+    if (is_scheduled(cx->m, x, "taps")) return SN_LAYOUT_NONE;
     const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;

@@ -228,25 +228,34 @@ static void grow(binding *b, sn_buf buf, sn_ix e) {
     r->size = number(b, needed);
 }
 
+/* A sum over n iterations; *in is inside. */
+static sn_stmt open_sum(binding *b, sn_cursor at, sn_cursor *in, sn_ix *i, int64_t n, sn_axis_kind kind) {
+    static const sn_comb comb = SN_COMB_SUM;
+    static const sn_dtype dtype = SN_F32;
+    sn_axis ax = sn_axis_new(b->m, "w", number(b, n));
+    sn_stmt nest = sn_put_reduce(b->m, at, ax, kind, &comb, 1, &dtype);
+    *in = sn_at_end(b->k, nest);
+    *i = sn_ix_axis(b->m, ax);
+    return nest;
+}
+
+static sn_val close_sum(binding *b, sn_stmt nest, sn_val x) {
+    sn_put_yield(b->m, sn_at_end(b->k, nest), &x, 1);
+    return sn_result(sn_stmt_get(b->m, nest), 0);
+}
+
 /* The lanes of a warp have one sum, or each has its own. */
 static void put_shared(binding *b, sn_cursor at) {
     sn_module *m = b->m;
-    static const sn_comb comb = SN_COMB_SUM;
-    static const sn_dtype dtype = SN_F32;
+    sn_cursor in;
     thread t = {.y = sn_open_loop(m, &at, "y", b->p.rows, SN_AXIS_BLOCK_Y)};
     if (has_lanes(b)) t.x = sn_open_loop(m, &at, "x", b->p.lanes, SN_AXIS_BLOCK_X);
     sn_ix e = sn_open_loop(m, &at, "e", b->p.sums, SN_AXIS_UNROLL);
-    sn_val sum;
-    if (has_lanes(b)) {
-        sum = sn_put_load(m, at, b->acc, own(b, b->acc, t, e));
-    } else {
-        sn_axis x = sn_axis_new(m, "x", number(b, b->p.lanes));
-        sn_stmt all = sn_put_reduce(m, at, x, SN_AXIS_BLOCK_X, &comb, 1, &dtype);
-        sn_cursor in = sn_at_end(b->k, all);
-        sn_val one = sn_put_load(m, in, b->acc, own(b, b->acc, (thread){sn_ix_axis(m, x), t.y}, e));
-        sn_put_yield(m, in, &one, 1);
-        sum = sn_result(sn_stmt_get(m, all), 0);
-    }
+    sn_stmt all = {0};
+    in = at;
+    if (!has_lanes(b)) all = open_sum(b, at, &in, &t.x, b->p.lanes, SN_AXIS_BLOCK_X);
+    sn_val sum = sn_put_load(m, in, b->acc, own(b, b->acc, t, e));
+    if (!has_lanes(b)) sum = close_sum(b, all, sum);
     sn_put_store(m, at, b->sums, shared_index(b, t.y, e, t.x), sum);
 }
 
@@ -264,38 +273,31 @@ static sn_ix part_index(binding *b, sn_ix part, sn_ix e) {
     return sn_ix_fma(b->m, b->p.results, sn_ix_fma(b->m, b->p.parts, b->tile, part), e);
 }
 
-/* The sum over n rows, or parts, of what the buffer has for result e. */
-static sn_val put_total(binding *b, sn_cursor at, bool of_parts, int64_t n, sn_ix e) {
+/* What row `row` of the block, or part, has of result e. */
+static sn_val put_term(binding *b, sn_cursor at, bool of_parts, sn_ix row, sn_ix e, sn_val mask) {
     sn_module *m = b->m;
-    static const sn_comb comb = SN_COMB_SUM;
-    static const sn_dtype dtype = SN_F32;
-    sn_axis axes[2] = {sn_axis_new(m, "s", number(b, sn_ceil_div(n, WRITTEN_PARTS))),
-                       sn_axis_new(m, "w", number(b, n < WRITTEN_PARTS ? n : WRITTEN_PARTS))};
-    bool outer = n > WRITTEN_PARTS;
-    sn_stmt nests[2] = {{0}};
-    if (outer) nests[0] = sn_put_reduce(m, at, axes[0], SN_AXIS_SEQ, &comb, 1, &dtype);
-    sn_cursor in = outer ? sn_at_end(b->k, nests[0]) : at;
-    nests[1] = sn_put_reduce(m, in, axes[1], SN_AXIS_UNROLL, &comb, 1, &dtype);
-    sn_cursor inside = sn_at_end(b->k, nests[1]);
-    sn_ix i = sn_ix_axis(m, axes[1]);
-    if (outer) i = sn_ix_fma(m, WRITTEN_PARTS, sn_ix_axis(m, axes[0]), i);
     sn_ix lane = has_lanes(b) ? sn_ix_modc(m, e, b->p.lanes) : number(b, 0);
     sn_ix sum = has_lanes(b) ? sn_ix_divc(m, e, b->p.lanes) : e;
-    sn_ix from = of_parts ? part_index(b, i, e) : shared_index(b, i, sum, lane);
+    sn_ix from = of_parts ? part_index(b, row, e) : shared_index(b, row, sum, lane);
     sn_buf buf = of_parts ? b->parts : b->sums;
-    sn_val x;
     if (!of_parts) grow(b, buf, from);
-    if (outer && n % WRITTEN_PARTS) {
-        sn_val mask = sn_put_in(m, inside, i, number(b, n));
-        x = sn_put_load_masked(m, inside, buf, from, mask, sn_put_const(m, inside, SN_F32, 0));
-    } else {
-        x = sn_put_load(m, inside, buf, from);
-    }
-    sn_put_yield(m, inside, &x, 1);
-    sn_val y = sn_result(sn_stmt_get(m, nests[1]), 0);
-    if (!outer) return y;
-    sn_put_yield(m, in, &y, 1);
-    return sn_result(sn_stmt_get(m, nests[0]), 0);
+    if (!mask.i) return sn_put_load(m, at, buf, from);
+    return sn_put_load_masked(m, at, buf, from, mask, sn_put_const(m, at, SN_F32, 0));
+}
+
+/* The sum over n rows of the block, or parts, of what they have of result e. */
+static sn_val put_total(binding *b, sn_cursor at, bool of_parts, int64_t n, sn_ix e) {
+    sn_cursor out = at, in;
+    sn_ix turn = number(b, 0), i;
+    sn_stmt all = {0};
+    bool turns = n > WRITTEN_PARTS;
+    if (n == 1) return put_term(b, at, of_parts, turn, e, (sn_val){0});
+    if (turns) all = open_sum(b, at, &out, &turn, sn_ceil_div(n, WRITTEN_PARTS), SN_AXIS_SEQ);
+    sn_stmt some = open_sum(b, out, &in, &i, turns ? WRITTEN_PARTS : n, SN_AXIS_UNROLL);
+    i = sn_ix_fma(b->m, WRITTEN_PARTS, turn, i);
+    sn_val mask = turns && n % WRITTEN_PARTS ? sn_put_in(b->m, in, i, number(b, n)) : (sn_val){0};
+    sn_val sum = close_sum(b, some, put_term(b, in, of_parts, i, e, mask));
+    return turns ? close_sum(b, all, sum) : sum;
 }
 
 /* What the body stores of result e, with its sum. */
@@ -315,6 +317,7 @@ static void put_body(binding *b, sn_cursor at, sn_ix e, sn_val sum) {
     mask = put_is_own(b, at, mask, SN_TAPS_STILL, r.still);
     mask = put_is_own(b, at, mask, SN_TAPS_MOVED, r.moved);
     mask = put_is_own(b, at, mask, SN_TAPS_LINE, r.tap);
+    c.mask = mask;
     sn_contraction_becomes(&c, sn_result(sn_stmt_get(m, b->t.c.top), 0), sum);
     for (sn_stmt s = sn_region_first(m, b->k, b->t.c.body); s.i; s = sn_next(m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(m, s);
