@@ -50,7 +50,7 @@
  * reduce nest that would leave the device idle are cut, or whose columns become wider; none that a library runs. On the CPU
  * there are as many parts as threads, and columns stay as they are (parts_for_threads). Products whose header says how they
  * are done are left whole, and so are those of few rows that keep the memory busy as they are, and those of tiles whose sums
- * are not very long: `choose` cuts those that gain by it.
+ * are not very long: `choose` cuts those that gain by it. So are sums for taps, which blocks of their class share.
  * Cost: linear in the kernel.
  */
 #include "ir/loop/equal.h"
