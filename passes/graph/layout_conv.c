@@ -492,18 +492,46 @@ static bool fills_lines(const shape *s) {
     return 2 * s->image[0] >= line_unit(s, false) && results % sn_place_unit(s->dtype) == 0 && s->rank < SN_MAX_RANK;
 }
 
+/* Do neighbours along the last axis lie side by side, as of images whose channels come first? */
+static bool has_pixels_together(sn_module *m, sn_nd x) {
+    sn_place p;
+    x = sn_layout_below_casts(m, x);
+    while (x.i && !sn_place_of(&p, m, x)) {
+        const sn_node_rec *n = sn_node_get(m, x);
+        if (n->op != SN_OP_RESHAPE) return false;
+        const sn_type *t = sn_type_of(m, n->in[0]);
+        if (!sn_ix_eq(t->shape[t->rank - 1], n->type.shape[n->type.rank - 1])) return false;
+        x = n->in[0];
+    }
+    return x.i && p.stride[p.rank - 1] == 1;
+}
+
+/* Is the gradient of small groups sooner by threads that have the sums of several taps (class taps), with its operands as they lie? Boxes of
+ * half lines take longer than is counted for them. */
+static bool taps_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, double copies) {
+    enum { HUNDRED = 100, FMAS = 128 /* of a multiprocessor in a cycle */ };
+    const sn_node_rec *n = sn_node_get(cx->m, x);
+    if (s->g.groups == 1 || s->image[0] > SN_CHOICE_TAP_CHANNELS) return false;
+    if (!has_pixels_together(cx->m, n->in[0]) || !has_pixels_together(cx->m, n->in[1])) return false;
+    double products =
+        (double)s->result[0] * (double)s->pixels * (double)s->result[1] * (double)s->weights[1] * (double)s->taps;
+    double taps = products * SN_CHOICE_TAP_SUMS / HUNDRED / (FMAS * cx->target->units);
+    return taps * HUNDRED < (ways_of(cx, x, s, mma, 1).boxes + copies) * SN_CHOICE_HALF_LINES;
+}
+
 sn_layout_way sn_layout_way_of(sn_pass_ctx *cx, sn_nd x, bool image_offered, bool taken_last) {
     shape s;
     if (!shape_of(&s, cx->m, x)) return SN_LAYOUT_NONE;
     if (is_left_to_library(cx->m, x)) return way_for_library(cx->m, x, &s, image_offered);
     if (is_scheduled(cx->m, x, "window")) return SN_LAYOUT_ANY;
+    if (is_scheduled(cx->m, x, "taps")) return SN_LAYOUT_NONE;
     const sn_node_rec *n = sn_node_get(cx->m, x);
     sn_mma mma = sn_choice_instruction(cx->target, s.dtype, sn_compute_dtype(n->type.dtype));
     if (!mma || memory_dtype(cx->m, n->in[1]) != s.dtype) return SN_LAYOUT_NONE;
     double copies = image_offered ? 0 : conversion_cycles(cx->target, &s, s.image);
     if (is_weight_gradient(&s)) {
         copies = conversion_cycles(cx->target, &s, s.image) + conversion_cycles(cx->target, &s, s.weights);
-        bool fills = s.g.groups == 1 || fills_lines(&s);
+        bool fills = s.g.groups == 1 || (fills_lines(&s) && !taps_pay(cx, x, &s, mma, copies));
         return is_dense(&s) && fills && pays(cx, x, &s, mma, 1, copies, 0) ? SN_LAYOUT_GRADIENT : SN_LAYOUT_NONE;
     }
     if (!is_dense(&s)) return SN_LAYOUT_ANY;

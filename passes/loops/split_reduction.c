@@ -50,7 +50,7 @@
  * reduce nest that would leave the device idle are cut, or whose columns become wider; none that a library runs. On the CPU
  * there are as many parts as threads, and columns stay as they are (parts_for_threads). Products whose header says how they
  * are done are left whole, and so are those of few rows that keep the memory busy as they are, and those of tiles whose sums
- * are not very long: `choose` cuts those that gain by it.
+ * are not very long: `choose` cuts those that gain by it. So are sums for taps, which blocks of their class share.
  * Cost: linear in the kernel.
  */
 #include "ir/loop/equal.h"
@@ -300,6 +300,12 @@ static bool is_tiled(const cut *c) {
     return sn_schedule_count(&cycles, c->cx, c->k, SN_SCHED_CONTRACT) == SN_OK && cycles > 0;
 }
 
+/* Do blocks of class taps share its sums? */
+static bool has_taps(const cut *c) {
+    double cycles;
+    return c->cx->target->is_gpu && sn_schedule_count(&cycles, c->cx, c->k, SN_SCHED_TAPS) == SN_OK && cycles > 0;
+}
+
 /* Of the CPU: as many parts as threads that would have nothing to do, where what they take off the others is more than waking
  * them. Products have a class of their own, whose tiles threads share. */
 static int64_t parts_for_threads(const cut *c, bool inner) {
@@ -349,9 +355,10 @@ static bool look(cut *c) {
     c->count = sn_chain_count(m, &c->chain);
     if (c->rows <= 0 || c->count <= 0 || c->count == INT64_MAX) return false;
     uint32_t pinned = sn_kern_get(m, c->k)->sched.split;
-    bool contract = sn_kern_get(m, c->k)->sched.cls == SN_SCHED_CONTRACT;
-    if (!gpu && (contract || pinned)) return false;
-    if (contract || (!pinned && (sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
+    sn_sched_class cls = sn_kern_get(m, c->k)->sched.cls;
+    bool own = cls == SN_SCHED_CONTRACT || cls == SN_SCHED_TAPS; /* sums that its blocks share */
+    if (!gpu && (own || pinned)) return false;
+    if (own || (!pinned && (has_taps(c) || sn_contract_rows_fill(c->cx, c->k) || is_tiled(c)))) return false;
     if (!pinned && gpu) {
         sn_wide_columns_find(&c->columns, c->cx, &c->outer, &c->chain);
         c->width = sn_wide_columns_width(&c->columns);

@@ -14,7 +14,7 @@ sn_status sn_schedule_first(sn_sched *out, double *cycles, sn_pass_ctx *cx, uint
  * be bound so. */
 sn_status sn_schedule_complete(sn_sched *sched, double *cycles, sn_pass_ctx *cx, uint32_t at);
 /* The cycles that a kernel takes whose loops have no schedule yet, as the first row of that class counts them
- * which can bind it; 0: none can, or it does not count. Needs no shape of the kernel: class contract alone. */
+ * which can bind it; 0: none can, or it does not count. Needs no shape of the kernel: classes contract and taps alone. */
 sn_status sn_schedule_count(double *cycles, sn_pass_ctx *cx, sn_kern k, sn_sched_class cls);
 /* Is it so small that it may take its shape from a kernel in front of it? */
 bool sn_schedule_may_follow(const sn_schedule_shape *sh);
