@@ -19,7 +19,7 @@
  * what is made of it: log1p of what is -1 when it is rounded, atanh of a tanh.
  *
  * Sums of products that may have factors of fewer bits (precisions.def) are off by that share of the sum of |x * y|:
- * their roundings may all have one direction.
+ * their roundings may all have one direction. Results of one row share a factor: what they are off by for that is common.
  *
  * An estimate, not a proof; a right program stays below it. Composites have to be decomposed before: what cancels
  * inside them counts. Costs some evaluations of every node, in memory as well.
@@ -75,6 +75,11 @@ static void add_square(double *to, double x) {
 static void add_error(double *to, double x) {
     if (isinf(x)) *to = INFINITY;
     else add_square(to, x);
+}
+
+static double *common_of(estimate *es, errors *er, int64_t n) {
+    if (!er->common) er->common = zeros(es->arena, n);
+    return er->common;
 }
 
 /* The elements of a with others in their place. */
@@ -171,13 +176,19 @@ static sn_status scatter_roundings(estimate *es, sn_nd x, errors *to) {
     return SN_OK;
 }
 
-/* matmul, conv with factors of fewer bits: each product is off by a share of it, all of them in one direction. */
+/* matmul, conv with factors of fewer bits: each product is off by a share of it, all of them in one direction. A factor goes into a whole row
+ * or column of results, which are off together by what its terms come to when those have random signs. */
 static sn_status factor_roundings(estimate *es, sn_nd x, errors *to) {
     double share = sn_precision_error(sn_node_precision(es->m, x));
-    sn_array *terms;
+    sn_array *terms, *squares;
     if (share == 0) return SN_OK;
     SN_TRY(eval_of(&terms, es, x, magnitudes));
-    for (int64_t i = 0; i < terms->numel; i++) add_square(&to->squares[i], share * terms->f[i]);
+    SN_TRY(eval_of(&squares, es, x, squared));
+    double *common = common_of(es, to, terms->numel);
+    for (int64_t i = 0; i < terms->numel; i++) {
+        add_square(&to->squares[i], share * terms->f[i]);
+        common[i] += share * sqrt(squares->f[i]);
+    }
     return SN_OK;
 }
 
@@ -234,11 +245,6 @@ static sn_status through_products(estimate *es, sn_nd x, uint32_t k, const error
 }
 
 /* ---- everything else ---- */
-
-static double *common_of(estimate *es, errors *er, int64_t n) {
-    if (!er->common) er->common = zeros(es->arena, n);
-    return er->common;
-}
 
 /* The search of find_poles: numbers of the operand's dtype, from what the operation takes to what it does not. */
 typedef struct search {

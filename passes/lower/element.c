@@ -103,28 +103,6 @@ static sn_val element_pad(sn_lower *lw, sn_nd x, const sn_ix *index) {
     return sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, mask, v, fill);
 }
 
-static sn_val element_concat(sn_lower *lw, sn_nd x, const sn_ix *index) {
-    const sn_node_rec *n = sn_node_get(lw->m, x);
-    int64_t axis = sn_node_int(lw->m, x, SN_ATTR_AXIS, 0);
-    if (axis < 0) axis += n->type.rank;
-    sn_ix at[SN_MAX_RANK], start = sn_ix_const(lw->m, 0);
-    memcpy(at, index, n->type.rank * sizeof *at);
-    sn_val outside = lw->mask, result = {0};
-    for (uint32_t k = 0; k < n->n_in; k++) {
-        sn_ix extent = sn_node_get(lw->m, n->in[k])->type.shape[axis];
-        at[axis] = sn_ix_sub(lw->m, index[axis], start);
-        start = sn_ix_add(lw->m, start, extent);
-        sn_val here = {0}, mask = outside;
-        sn_lower_guard(lw, &here, at[axis], extent);
-        if (here.i) mask = outside.i ? sn_put_op2(lw->m, lw->at, SN_LOP_AND, outside, here) : here;
-        lw->mask = mask;
-        sn_val v = sn_lower_element(lw, n->in[k], at);
-        lw->mask = outside;
-        result = !result.i || !here.i ? v : sn_put_op3(lw->m, lw->at, SN_LOP_SELECT, here, v, result);
-    }
-    return result;
-}
-
 sn_ix sn_lower_from_end(sn_lower *lw, sn_val v, sn_ix extent) {
     sn_module *m = lw->m;
     if (sn_val_get(m, v)->dtype == SN_U64) /* else the largest would become negative */
@@ -240,7 +218,7 @@ static sn_val element_of(sn_lower *lw, sn_nd x, const sn_ix *index) {
     case SN_OP_RANDOM: return element_random(lw, x, index);
     case SN_OP_COPY: return sn_lower_element(lw, n->in[0], index);
     case SN_OP_PAD: return element_pad(lw, x, index);
-    case SN_OP_CONCAT: return element_concat(lw, x, index);
+    case SN_OP_CONCAT: return sn_lower_concat(lw, x, index);
     case SN_OP_GATHER:
     case SN_OP_INDEX_SELECT: return element_gather(lw, x, index);
     default:

@@ -212,6 +212,13 @@ sn_ix sn_lower_from_end(sn_lower *lw, sn_val v, sn_ix extent);
 /* Clamped, so that a wrong position cannot touch memory outside the tensor. */
 sn_ix sn_lower_clamped(sn_lower *lw, sn_ix e, sn_ix extent);
 
+/* ---- concat.c ---- */
+
+/* An element of concatenation x. */
+sn_val sn_lower_concat(sn_lower *lw, sn_nd x, const sn_ix *index);
+/* Is x a concatenation of so many parts that several kernels store it to b? Then they have been made. */
+bool sn_lower_concat_stored(sn_lower *lw, sn_nd x, sn_buf b);
+
 /* ---- reduce.c ---- */
 
 /* Is x larger than what its elements are made of? Then it may be cheaper to make than to store and to load. */
@@ -277,7 +284,9 @@ sn_status sn_lower_cond(sn_lower *lw, sn_nd x);
 
 /* ---- to_loops.c ---- */
 
-/* A kernel that stores every element of x to b. */
+/* One loop for each axis of x, which has so many elements, and the index in them. */
+void sn_lower_open_loops(sn_lower *lw, sn_nd x, const sn_ix *shape, sn_ix *index);
+/* A kernel that stores every element of x to b, or several. */
 void sn_lower_store(sn_lower *lw, sn_nd x, sn_buf b);
 /* The kernels of the nodes of that scope that stand before node `end`. */
 sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end);

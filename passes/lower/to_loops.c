@@ -9,6 +9,7 @@
  * stored.c). All others are inlined into their users, element by element, through the views between them. Views never become kernels: they
  * are index transforms.
  * A repeat is several sections of kernels (repeat.c), and so are branches (cond.c).
+ * A concatenation of many computed parts is several kernels, each for some of them (concat.c).
  * A scatter is two kernels: a copy of its operand, and the updates, which are stored over it where the index says. One that
  * combines into few rows is two, too (scatter.c, scatter_block.c).
  * Nests are perfect: everything is emitted in the innermost loop; later passes hoist. The axis of a scan is the
@@ -90,9 +91,8 @@ static uint32_t together(const sn_lower *lw, sn_nd x) {
     return axis - 1 - (uint32_t)__builtin_popcount(mask & ((1u << (axis - 1)) - 1));
 }
 
-/* One loop for each axis of x, in the order in which it is stored; that of a scan goes inside the others. An axis whose
- * elements are made together has none. */
-static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
+/* In the order in which x is stored; that of a scan goes inside the others. An axis whose elements are made together has none. */
+void sn_lower_open_loops(sn_lower *lw, sn_nd x, const sn_ix *shape, sn_ix *index) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     const sn_node_rec *n = sn_node_get(lw->m, x);
     bool scans = sn_ops[n->op].cls == SN_OPS_SCAN;
@@ -101,12 +101,16 @@ static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
     const int64_t *order = lw->nodes[x.i].order;
     for (uint32_t k = 0; k < n->type.rank; k++) {
         uint32_t axis = order ? (uint32_t)order[k] : k;
-        if (axis != last && axis != apart) index[axis] = sn_lower_open_loop(lw, names[k], n->type.shape[axis]);
+        if (axis != last && axis != apart) index[axis] = sn_lower_open_loop(lw, names[k], shape[axis]);
     }
     if (!scans) return;
-    sn_ix extent = n->type.shape[last], at = sn_lower_open_loop(lw, names[last], extent);
+    sn_ix extent = shape[last], at = sn_lower_open_loop(lw, names[last], extent);
     bool reverse = sn_node_int(lw->m, x, SN_ATTR_REVERSE, 0);
     index[last] = reverse ? sn_ix_sub(lw->m, sn_ix_addc(lw->m, extent, -1), at) : at;
+}
+
+static void open_loops(sn_lower *lw, sn_nd x, sn_ix *index) {
+    sn_lower_open_loops(lw, x, sn_node_get(lw->m, x)->type.shape, index);
 }
 
 /* What a node says of its kernel stands in the kernel's header. The rule of the operation has read it before. The
@@ -118,10 +122,11 @@ static void pin_schedule(sn_lower *lw, sn_nd x) {
     sched->precision = sn_node_precision(lw->m, x);
 }
 
-/* One kernel that stores every element of x to b. */
+/* A kernel that stores every element of x to b, or several for the parts of a long concatenation. */
 static void make_kernel(sn_lower *lw, sn_nd x, sn_buf b) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     bool reduces = sn_ops[n->op].cls == SN_OPS_REDUCE;
+    if (sn_lower_concat_stored(lw, x, b)) return;
     sn_lower_begin(lw);
     pin_schedule(lw, x);
     sn_ix index[SN_MAX_RANK] = {{0}};

@@ -38,8 +38,8 @@ static bool is_straight(const sn_module *m, sn_kern k, const sn_schedule_shape *
 }
 
 bool sn_schedule_line_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
-    *why_not = "lines want two loops and straight-line code, on a GPU";
-    return cx->target->is_gpu && sh->outer.n >= 2 && !sh->n_nests && is_straight(cx->m, k, sh);
+    *why_not = "lines want elements, two loops and straight-line code, on a GPU";
+    return cx->target->is_gpu && sh->outer.n >= 2 && sh->rows > 0 && !sh->n_nests && is_straight(cx->m, k, sh);
 }
 
 /* ---- choosing ---- */
