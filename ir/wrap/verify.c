@@ -92,14 +92,14 @@ typedef struct verifier {
     sn_module *m;
     const char *where;
     uint32_t step;
-    life *lives;           /* by buffer id */
-    uint8_t *called;       /* by kernel id; 1: in the module, 2: called */
-    SN_VEC(sn_buf) alive;  /* temps with ALIVE or HANDED */
-    SN_VEC(sn_buf) handed; /* since the last call: temps that became HANDED */
-    SN_VEC(span) spans;    /* of alive roots with constant bounds, if not empty: disjoint (W8), in order */
-    SN_VEC(frame) frames;  /* outermost first */
+    life *lives;            /* by buffer id */
+    uint8_t *called;        /* by kernel id; 1: in the module, 2: called */
+    SN_VEC(sn_buf) alive;   /* temps with ALIVE or HANDED */
+    SN_VEC(sn_buf) handed;  /* since the last call: temps that became HANDED */
+    SN_VEC(span) spans;     /* of alive roots with constant bounds, if not empty: disjoint (W8), in order */
+    SN_VEC(frame) frames;   /* outermost first */
     SN_VEC(change) changes; /* since the outermost one began */
-    uint32_t n_symbolic;   /* alive roots with an offset and other bounds */
+    uint32_t n_symbolic;    /* alive roots with an offset and other bounds */
 } verifier;
 
 static const char *name_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->name; }

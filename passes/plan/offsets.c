@@ -30,10 +30,10 @@ typedef struct arena {
     placed *at;
     uint32_t n;
     uint64_t pairs;
-    int64_t bound;    /* the most that is alive at once */
-    placed **order;   /* in which blocks are placed */
-    placed **low;     /* scratch: neighbours that are placed, lowest first; where none are listed, all that are placed, */
-    uint32_t n_low;   /* this many */
+    int64_t bound;  /* the most that is alive at once */
+    placed **order; /* in which blocks are placed */
+    placed **low;   /* scratch: neighbours that are placed, lowest first; where none are listed, all that are placed, */
+    uint32_t n_low; /* this many */
     bool listed;
     int64_t *best;    /* offsets by block of the best order so far, */
     placed **best_by; /* which was this one, */
