@@ -180,6 +180,40 @@ static void build_small(sn_graph *g, unsigned n) {
         output(g, "y", k, sn_matmul(g, sn_matmul(g, input(g, "x", k, SN_LIST(256, 2, 2)), w), w));
 }
 
+/* n branches in a row, each taken by what the one before it gave. */
+static void build_branches(sn_graph *g, unsigned n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(100));
+    for (unsigned k = 0; k < n; k++) {
+        sn_node far = sn_gt(g, sn_amax(g, x, 0, NULL, false), sn_number(g, SN_F32, 0.5));
+        sn_node yes = sn_sin(g, x), no = sn_tanh(g, x), y;
+        sn_cond(&y, g, far, 1, &yes, &no);
+        x = sn_add(g, y, sn_number_like(g, y, 1));
+    }
+    sn_output(g, "y", x);
+}
+
+/* n sums, all of which are there before the first two are added. */
+static void build_sums(sn_graph *g, unsigned n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(1000)), sums[MAX_INPUTS];
+    for (unsigned k = 0; k < n; k++)
+        sums[k] = sn_sum(g, sn_sin(g, sn_mul(g, x, sn_number_like(g, x, k))), 0, NULL, false);
+    for (; n > 1; n = (n + 1) / 2)
+        for (unsigned k = 0; k < n; k += 2) sums[k / 2] = k + 1 < n ? sn_add(g, sums[k], sums[k + 1]) : sums[k];
+    sn_output(g, "y", sums[0]);
+}
+
+/* A mixture of n small experts, all of which compute. */
+static void build_experts(sn_graph *g, unsigned n) {
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(64, 32));
+    sn_node share = sn_softmax(g, sn_matmul(g, x, sn_input(g, "router", SN_F32, SN_LIST(32, n))), 1), y = {0};
+    for (unsigned k = 0; k < n; k++) {
+        sn_node e = sn_relu(g, sn_matmul(g, x, input(g, "up", k, SN_LIST(32, 64))));
+        e = sn_mul(g, sn_matmul(g, e, input(g, "down", k, SN_LIST(64, 32))), sn_slice(g, share, 1, k, k + 1, 1));
+        y = k ? sn_add(g, y, e) : e;
+    }
+    sn_output(g, "y", y);
+}
+
 static const graph_case cases[] = {
     {"add_tree", "inputs", build_add_tree, {256, 1024, 4096, 16384}},
     {"outputs", "outputs", build_outputs, {200, 800, 3200, 12800}},
@@ -190,6 +224,9 @@ static const graph_case cases[] = {
     {"repeats", "repeats", build_repeats, {50, 200, 800, 3200}},
     {"small", "pairs", build_small, {60, 250, 1000, 4000}},
     {"convolutions", "blocks", build_convolutions, {1, 4, 12, 36}},
+    {"branches", "branches", build_branches, {30, 120, 500, 2000}},
+    {"sums", "sums", build_sums, {50, 200, 800, 3200}},
+    {"experts", "experts", build_experts, {25, 100, 400, 1600}},
 };
 static const char *const targets[] = {"host", "sm_90", "sm_90a"};
 enum { TARGETS_UNASKED = 2 };

@@ -15,6 +15,7 @@ typedef struct verifier {
     const char *where;
     sn_kern k;
     sn_copy_list copies;
+    sn_kern *stored; /* by buffer id: the last kernel that was seen to store to it */
 } verifier;
 
 #define FAIL(...) sn_stmt_fail(v->m, SN_ERROR_VERIFY, v->where, s, __VA_ARGS__)
@@ -105,7 +106,7 @@ static sn_status check_ahead(verifier *v, sn_stmt pipe, sn_stmt nest) {
             return FAIL("L25: in a pipe, bulk stands on block.x axes and on boxes");
         if (r->op == SN_LOP_REDUCE || r->op == SN_LOP_ACCUM) return FAIL("L25: what runs ahead in a pipe only copies");
         if (sn_stores(r) && r->mark != pipe.i) return FAIL("L25: the store runs ahead in a pipe, and is no copy");
-        if (sn_loads(r) && (sn_buf_is_local(sn_buf_get(v->m, r->buf)) || sn_kern_stores(v->m, v->k, r->buf)))
+        if (sn_loads(r) && (sn_buf_is_local(sn_buf_get(v->m, r->buf)) || v->stored[r->buf.i].i == v->k.i))
             return FAIL("L25: the load runs ahead in a pipe, and the kernel stores to '%s'",
                         sn_buf_get(v->m, r->buf)->name);
         for (uint32_t i = 0; i < r->n_in; i++) check_value(&c, r->in[i]);
@@ -179,7 +180,11 @@ static sn_status check_kernel(verifier *v) {
     const sn_kern_rec *k = sn_kern_get(v->m, v->k);
     for (uint32_t i = 0; i < k->locals.n; i++) sn_buf_get(v->m, k->locals.at[i])->mark = 0;
     for (uint32_t i = 0; i < k->params.n; i++) sn_buf_get(v->m, k->params.at[i])->mark = 0;
-    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) sn_stmt_get(v->m, s)->mark = 0;
+    for (sn_stmt s = k->first; s.i; s = sn_stmt_walk_next(v->m, s)) {
+        sn_stmt_rec *r = sn_stmt_get(v->m, s);
+        r->mark = 0;
+        if (sn_stores(r)) v->stored[r->buf.i] = v->k;
+    }
     for (uint32_t i = 0; i < v->copies.n; i++) sn_stmt_get(v->m, v->copies.at[i].store)->mark = v->copies.at[i].pipe.i;
     SN_TRY(claim_buffers(v));
     for (size_t i = 0; i < SN_COUNT(CHECKS); i++)
@@ -199,8 +204,9 @@ sn_status sn_copies_verify(sn_module *m, const char *where) {
     sn_arena scratch;
     sn_status status = SN_OK;
     sn_arena_init(&scratch, m->env);
+    sn_kern *stored = SN_NEWN(&scratch, sn_kern, m->bufs.count);
     for (uint32_t i = 0; i < m->kernels.n && status == SN_OK; i++) {
-        verifier v = {.m = m, .where = where, .k = m->kernels.at[i]};
+        verifier v = {.m = m, .where = where, .k = m->kernels.at[i], .stored = stored};
         if (!promises(m, v.k)) continue;
         sn_kern_copies(&v.copies, m, v.k, &scratch);
         status = check_kernel(&v);

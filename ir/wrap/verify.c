@@ -63,7 +63,15 @@ typedef struct life {
     uint32_t uses, stores; /* roots: by the arguments of a call */
     uint32_t holders;      /* roots: how many have its storage with ALIVE or HANDED, */
     sn_buf holder;         /* and the last that got it: no other can be ALIVE (W6) */
+    uint32_t noted;        /* the last change that was noted of it, counted from 1 */
 } life;
+
+/* What a buffer was before the first change to it inside a frame, or inside of a frame in that one. */
+typedef struct change {
+    sn_buf buf, root, window_of;
+    life_state state;
+    bool written, written_in_if; /* the latter: of an `if`, from its `else` on, as its first branch left it */
+} change;
 
 /* Bytes of the workspace that are alive. */
 typedef struct span {
@@ -73,24 +81,25 @@ typedef struct span {
 
 typedef enum frame_kind { IN_REPEAT, IN_IF, IN_ELSE } frame_kind;
 
-/* A repeat or an `if` that has not ended: which buffers had which place when it began. */
+/* A repeat or an `if` that has not ended. Which buffers had which place when it began: the changes since tell. */
 typedef struct frame {
     frame_kind kind;
     int64_t trip; /* -1: not known */
-    life *lives;  /* written: of an `if`, from its `else` on, what its first branch has written */
+    uint32_t first_change;
 } frame;
 
 typedef struct verifier {
     sn_module *m;
     const char *where;
     uint32_t step;
-    life *lives;           /* by buffer id */
-    uint8_t *called;       /* by kernel id; 1: in the module, 2: called */
-    SN_VEC(sn_buf) alive;  /* temps with ALIVE or HANDED */
-    SN_VEC(sn_buf) handed; /* since the last call: temps that became HANDED */
-    SN_VEC(span) spans;    /* of alive roots with constant bounds, if not empty: disjoint (W8), in order */
-    SN_VEC(frame) frames;  /* outermost first */
-    uint32_t n_symbolic;   /* alive roots with an offset and other bounds */
+    life *lives;            /* by buffer id */
+    uint8_t *called;        /* by kernel id; 1: in the module, 2: called */
+    SN_VEC(sn_buf) alive;   /* temps with ALIVE or HANDED */
+    SN_VEC(sn_buf) handed;  /* since the last call: temps that became HANDED */
+    SN_VEC(span) spans;     /* of alive roots with constant bounds, if not empty: disjoint (W8), in order */
+    SN_VEC(frame) frames;   /* outermost first */
+    SN_VEC(change) changes; /* since the outermost one began */
+    uint32_t n_symbolic;    /* alive roots with an offset and other bounds */
 } verifier;
 
 static const char *name_of(const verifier *v, sn_buf b) { return sn_buf_get(v->m, b)->name; }
@@ -193,6 +202,17 @@ static sn_status check_operands(const verifier *v, const sn_step *s) {
 
 /* ---- lives ---- */
 
+/* Before a change to the state, the root, the window or the writing of a buffer. */
+static void note_change(verifier *v, sn_buf b) {
+    if (!v->frames.n) return;
+    life *l = life_of(v, b);
+    uint32_t first = v->frames.at[v->frames.n - 1].first_change;
+    if (l->noted > first && l->noted <= v->changes.n && sn_buf_eq(v->changes.at[l->noted - 1].buf, b)) return;
+    SN_PUSH(&v->m->arena, &v->changes,
+            ((change){b, l->root, l->window_of, l->state, l->written, .written_in_if = l->written}));
+    l->noted = v->changes.n;
+}
+
 static bool is_const(const verifier *v, sn_ix e, int64_t *out) { return e.i && sn_ix_is_const(v->m, e, out); }
 
 static bool find_span(span *out, const verifier *v, sn_ix offset, sn_ix size) {
@@ -238,6 +258,7 @@ static void vacate(verifier *v, sn_buf root) {
 
 static void begin_life(verifier *v, sn_buf b, sn_buf root) {
     life *l = life_of(v, b);
+    note_change(v, b);
     l->state = ALIVE;
     l->root = root;
     l->alive_index = v->alive.n;
@@ -247,6 +268,7 @@ static void begin_life(verifier *v, sn_buf b, sn_buf root) {
 }
 
 static void hand_on(verifier *v, sn_buf b, sn_buf to) {
+    note_change(v, b);
     life_of(v, b)->state = HANDED;
     life_of(v, b)->taken_by = to;
     SN_PUSH(&v->m->arena, &v->handed, b);
@@ -254,6 +276,7 @@ static void hand_on(verifier *v, sn_buf b, sn_buf to) {
 
 static void end_life(verifier *v, sn_buf b, life_state how) {
     life *l = life_of(v, b);
+    note_change(v, b);
     if (is_alive(l->state)) {
         sn_buf last = v->alive.at[--v->alive.n];
         v->alive.at[l->alive_index] = last;
@@ -409,6 +432,7 @@ static void take_outputs(verifier *v, const sn_arg_list *args) {
         sn_buf b = base_of(v, args->at[k].buf);
         life *l = life_of(v, b);
         if (scope_of(v, b) != SN_BUF_OUTPUT) continue;
+        note_change(v, b);
         l->written = true;
         if (l->holders && life_of(v, l->holder)->state == ALIVE) hand_on(v, l->holder, b);
     }
@@ -535,7 +559,7 @@ static sn_status check_copy(verifier *v, const sn_step *s) {
 /* ---- W15 to W18: repeats and branches ---- */
 
 static sn_status open_frame(verifier *v, frame f) {
-    f.lives = sn_memdup(&v->m->arena, v->lives, v->m->bufs.count * sizeof *v->lives);
+    f.first_change = v->changes.n;
     SN_PUSH(&v->m->arena, &v->frames, f);
     return SN_OK;
 }
@@ -577,8 +601,10 @@ static sn_status check_window(verifier *v, const sn_step *s) {
     if (scope_of(v, base) == SN_BUF_OUTPUT) {
         if (life_of(v, base)->holders)
             return broken(v, 16, "%s lives in %s", name_of(v, life_of(v, base)->holder), name_of(v, base));
+        note_change(v, base);
         life_of(v, base)->written = true;
     }
+    note_change(v, s->buf);
     l->state = ALIVE;
     l->window_of = s->from;
     int64_t trip = v->frames.at[v->frames.n - 1].trip;
@@ -613,22 +639,30 @@ static sn_status check_carry(verifier *v, const sn_step *s) {
     return SN_OK;
 }
 
+/* A buffer that changed inside of a frame in this one may have been noted there again: the first one tells. */
+static bool is_first_change(const verifier *v, uint32_t i) { return life_of(v, v->changes.at[i].buf)->noted == i + 1; }
+
+static void find_first_changes(verifier *v, const frame *f) {
+    for (uint32_t i = v->changes.n; i > f->first_change; i--) life_of(v, v->changes.at[i - 1].buf)->noted = i;
+}
+
 /* What holds at the end of a repeat, and of each branch. */
 static sn_status check_lives(verifier *v, const frame *f) {
     const char *what = f->kind == IN_REPEAT ? "repeat" : "branch";
-    const life *before = f->lives;
-    for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) {
-        life *now = life_of(v, b);
-        const life *then = &before[b.i];
+    find_first_changes(v, f);
+    for (uint32_t i = f->first_change; i < v->changes.n; i++) {
+        const change *then = &v->changes.at[i];
+        life *now = life_of(v, then->buf);
+        if (!is_first_change(v, i)) continue;
         if (now->window_of.i && !then->window_of.i) {
             now->state = UNPLACED;
             now->window_of = (sn_buf){0};
         }
         bool was_placed = is_alive(then->state);
         if (was_placed && (now->state != then->state || !sn_buf_eq(now->root, then->root)))
-            return broken(v, 15, "%s was placed before the %s and is not as it was", name_of(v, b), what);
+            return broken(v, 15, "%s was placed before the %s and is not as it was", name_of(v, then->buf), what);
         if (!was_placed && is_alive(now->state))
-            return broken(v, 15, "%s is placed inside and not freed", name_of(v, b));
+            return broken(v, 15, "%s is placed inside and not freed", name_of(v, then->buf));
     }
     return SN_OK;
 }
@@ -639,19 +673,24 @@ static sn_status check_else(verifier *v) {
     frame *f = &v->frames.at[v->frames.n - 1];
     SN_TRY(check_lives(v, f));
     f->kind = IN_ELSE;
-    for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) {
-        bool written = life_of(v, b)->written;
-        life_of(v, b)->written = f->lives[b.i].written;
-        f->lives[b.i].written = written;
+    for (uint32_t i = f->first_change; i < v->changes.n; i++) {
+        change *then = &v->changes.at[i];
+        if (!is_first_change(v, i)) continue;
+        then->written_in_if = life_of(v, then->buf)->written;
+        life_of(v, then->buf)->written = then->written;
     }
     return SN_OK;
 }
 
 static sn_status check_end(verifier *v) {
     if (!v->frames.n) return broken(v, 15, "there is no repeat or if to end");
-    const frame *f = &v->frames.at[--v->frames.n];
+    const frame *f = &v->frames.at[v->frames.n - 1];
     SN_TRY(check_lives(v, f));
-    for (sn_buf b = {1}; b.i < v->m->bufs.count; b.i++) life_of(v, b)->written |= f->lives[b.i].written;
+    for (uint32_t i = f->first_change; i < v->changes.n; i++) {
+        const change *then = &v->changes.at[i];
+        if (is_first_change(v, i)) life_of(v, then->buf)->written |= then->written_in_if;
+    }
+    if (!--v->frames.n) v->changes.n = 0;
     return SN_OK;
 }
 

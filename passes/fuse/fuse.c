@@ -511,14 +511,15 @@ typedef struct shared {
     bool vertical;
 } shared;
 
-/* What b reads, or stores over, that a writes or reads too. */
-static shared find_shared(const fuse *fu, sn_kern a, sn_kern b) {
-    const sn_buf_list *params = &sn_kern_get(fu->m, b)->params;
+/* What b reads, or stores over, that a writes or reads too. Both by position. */
+static shared find_shared(const fuse *fu, const sn_users *users, uint32_t a, uint32_t b) {
+    const sn_buf_list *params = &sn_kern_get(fu->m, fu->m->kernels.at[b])->params;
     shared out = {0};
     for (uint32_t k = 0; k < params->n; k++) {
         sn_buf x = params->at[k];
-        bool read = sn_kern_loads(fu->m, b, x), written = sn_kern_stores(fu->m, a, x);
-        if (!written && !(read && sn_kern_loads(fu->m, a, x))) continue;
+        const sn_user *of_a = sn_users_get(users, x, a), *of_b = sn_users_get(users, x, b);
+        bool written = of_a && of_a->stores, read = of_a && of_a->loads && of_b && of_b->loads;
+        if (!written && !read) continue;
         const char *name = sn_buf_get(fu->m, x)->name;
         out.names = out.names ? sn_strf(fu->cx->scratch, "%s %s", out.names, name) : name;
         out.bytes += sn_buf_bytes(fu->m, x);
@@ -528,10 +529,10 @@ static shared find_shared(const fuse *fu, sn_kern a, sn_kern b) {
     return out;
 }
 
-static void record_refusal(const fuse *fu, const refusal *r) {
+static void record_refusal(const fuse *fu, const sn_users *users, const uint32_t *place, const refusal *r) {
     sn_metric_log *log = fu->cx->metrics;
     sn_kern a = fu->nodes[r->a].k, b = fu->nodes[r->b].k;
-    shared is = find_shared(fu, a, b);
+    shared is = find_shared(fu, users, place[a.i], place[b.i]);
     if (!is.names) return;
     sn_metric_count(log, SN_COUNTER_REFUSED, 1);
     sn_row_fusion_failures *row = SN_ADD_ROW(log, FUSION_FAILURES, fusion_failures);
@@ -549,6 +550,7 @@ static void record_refusal(const fuse *fu, const refusal *r) {
 
 /* Each two kernels once, for the last reason, unless they met in the end, or share nothing then. */
 static void record_refusals(fuse *fu) {
+    if (!fu->refused.n) return;
     uint32_t *place =
         SN_NEWN(fu->cx->scratch, uint32_t, fu->m->kerns.count); /* what was merged since may have turned two round */
     for (uint32_t i = 0; i < fu->m->kernels.n; i++) place[fu->m->kernels.at[i].i] = i;
@@ -559,10 +561,12 @@ static void record_refusals(fuse *fu) {
         r->a = in_order ? a : b;
         r->b = in_order ? b : a;
     }
-    if (fu->refused.n) qsort(fu->refused.at, fu->refused.n, sizeof *fu->refused.at, by_pair);
+    qsort(fu->refused.at, fu->refused.n, sizeof *fu->refused.at, by_pair);
+    sn_users users;
+    sn_users_find(&users, fu->m, fu->cx->scratch);
     for (uint32_t i = 0; i < fu->refused.n; i++) {
         const refusal *r = &fu->refused.at[i], *last = i ? r - 1 : NULL;
-        if (r->a != r->b && !(last && last->a == r->a && last->b == r->b)) record_refusal(fu, r);
+        if (r->a != r->b && !(last && last->a == r->a && last->b == r->b)) record_refusal(fu, &users, place, r);
     }
 }
 

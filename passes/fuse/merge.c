@@ -35,6 +35,7 @@ static void splice(sn_pass_ctx *cx, sn_kern a, sn_kern b, const sn_fuse_match *m
 
 typedef struct siblings {
     sn_pass_ctx *cx;
+    sn_arena *arena; /* of the lists */
     sn_kern k;
     sn_stmt one, two;
     sn_access_list before; /* accesses from one up to two */
@@ -61,7 +62,7 @@ static bool need_value(siblings *sb, sn_val v) {
     const sn_stmt_rec *r = sn_stmt_get(m, def);
     if (sn_lop_has_region(r->op)) return false;
     if (sn_loads(r) && sn_stores_between(m, sb->one, def, r->buf)) return false;
-    SN_PUSH(sb->cx->scratch, &sb->hoist, def);
+    SN_PUSH(sb->arena, &sb->hoist, def);
     return true;
 }
 
@@ -103,7 +104,7 @@ static bool may_hoist(siblings *sb, sn_stmt store) {
         if (!sn_buf_eq(x->buf, sn_stmt_get(m, store)->buf)) continue;
         if (!x->store || sn_stmt_inside(m, x->s, sb->one)) return false;
     }
-    SN_PUSH(sb->cx->scratch, &sb->hoist, store);
+    SN_PUSH(sb->arena, &sb->hoist, store);
     return true;
 }
 
@@ -152,7 +153,7 @@ static bool may_merge(siblings *sb) {
     if (one->n_combs + two->n_combs > MAX_COMBS) return false;
     if (one->op != two->op && (sn_runs_in_order(m, sb->one) || sn_runs_in_order(m, sb->two))) return false;
     if (waits_twice(sb)) return false;
-    sn_access_find(&sb->before, m, sb->cx->scratch, sb->one, sb->two);
+    sn_access_find(&sb->before, m, sb->arena, sb->one, sb->two);
     sn_stmt end = sn_stmt_walk_skip(m, sb->two);
     for (sn_stmt s = sb->two; s.i && s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         if (!need_operands(sb, s)) return false;
@@ -230,18 +231,27 @@ static sn_stmt merge_pair(siblings *sb) {
     return reduce ? merge_reduces(sb) : merge_loops(sb);
 }
 
-static bool merge_first_pair(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
+static bool merge_first_of(sn_pass_ctx *cx, sn_kern k, sn_stmt parent, sn_arena *arena) {
     sn_module *m = cx->m;
     for (sn_stmt two = sn_region_first(m, k, parent); two.i; two = sn_next(m, two)) {
         if (!sn_is_nest(sn_stmt_get(m, two))) continue;
         for (sn_stmt one = sn_region_first(m, k, parent); one.i != two.i; one = sn_next(m, one)) {
-            siblings sb = {.cx = cx, .k = k, .one = one, .two = two};
+            siblings sb = {.cx = cx, .arena = arena, .k = k, .one = one, .two = two};
             if (!sn_is_nest(sn_stmt_get(m, one)) || !may_merge(&sb)) continue;
             merge_pair(&sb);
             return true;
         }
     }
     return false;
+}
+
+/* Each pair has a list of what stands between its nests, which nobody wants when the next two are looked for. */
+static bool merge_first_pair(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
+    sn_arena arena;
+    sn_arena_init(&arena, cx->m->env);
+    bool merged = merge_first_of(cx, k, parent, &arena);
+    sn_arena_free(&arena);
+    return merged;
 }
 
 /* All levels below `parent`. */
@@ -252,7 +262,7 @@ static void merge_siblings(sn_pass_ctx *cx, sn_kern k, sn_stmt parent) {
 }
 
 bool sn_fuse_join(sn_pass_ctx *cx, sn_kern k, sn_stmt one, sn_stmt two) {
-    siblings sb = {.cx = cx, .k = k, .one = one, .two = two};
+    siblings sb = {.cx = cx, .arena = cx->scratch, .k = k, .one = one, .two = two};
     if (!sn_is_nest(sn_stmt_get(cx->m, one)) || !sn_is_nest(sn_stmt_get(cx->m, two)) || !may_merge(&sb)) return false;
     merge_siblings(cx, k, merge_pair(&sb));
     return true;

@@ -9,7 +9,8 @@
  *                                                     with d first:   d 0-1, c 1-5, a 1-4, b 5-7 = 7: the bound is 7
  *
  * Blocks of symbolic size cannot be compared: they get bytes of their own behind the rest. Cost: the pairs of blocks that are
- * alive together times their logarithm, for each order; there are as many orders as WORK allows, at least one.
+ * alive together times their logarithm, for each order; where these are many of all pairs (thousands of sums that are added in the end),
+ * all pairs, and no memory for them. There are as many orders as WORK allows, at least one.
  */
 #include "passes/plan/plan.h"
 
@@ -21,16 +22,19 @@ enum { WORK = 1 << 18, ORDERS_MAX = 256 };
 typedef struct placed {
     int64_t size, offset; /* offset -1: not placed yet */
     sn_plan_block *block;
-    SN_VEC(struct placed *) near; /* alive with it */
+    struct placed **near; /* alive with it; NULL: find out */
+    uint32_t n_near;
 } placed;
 
 typedef struct arena {
     placed *at;
     uint32_t n;
     uint64_t pairs;
-    int64_t bound;    /* the most that is alive at once */
-    placed **order;   /* in which blocks are placed */
-    placed **low;     /* scratch: neighbours that are placed, lowest first */
+    int64_t bound;  /* the most that is alive at once */
+    placed **order; /* in which blocks are placed */
+    placed **low;   /* scratch: neighbours that are placed, lowest first; where none are listed, all that are placed, */
+    uint32_t n_low; /* this many */
+    bool listed;
     int64_t *best;    /* offsets by block of the best order so far, */
     placed **best_by; /* which was this one, */
     int64_t end;      /* and its end */
@@ -74,13 +78,35 @@ static int lower_first(const void *a, const void *b) {
 
 /* ---- one order ---- */
 
+static bool is_alive_with(const placed *x, const placed *y) {
+    return x->block->first <= y->block->last && y->block->first <= x->block->last;
+}
+
+/* Where what is not listed is kept in order as it is placed. */
+static void keep_low(arena *a, placed *p) {
+    uint32_t low = 0, high = a->n_low;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (lower_first(&a->low[middle], &p) < 0) low = middle + 1;
+        else high = middle;
+    }
+    memmove(&a->low[low + 1], &a->low[low], (a->n_low++ - low) * sizeof p);
+    a->low[low] = p;
+}
+
+static void find_low(arena *a, const placed *p) {
+    if (!a->listed) return;
+    a->n_low = 0;
+    for (uint32_t i = 0; i < p->n_near; i++)
+        if (p->near[i]->offset >= 0) a->low[a->n_low++] = p->near[i];
+    qsort(a->low, a->n_low, sizeof *a->low, lower_first);
+}
+
 static int64_t best_fit(arena *a, const placed *p) {
     int64_t end = 0, best = -1, best_gap = INT64_MAX;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->near.n; i++)
-        if (p->near.at[i]->offset >= 0) a->low[n++] = p->near.at[i];
-    qsort(a->low, n, sizeof *a->low, lower_first);
-    for (uint32_t i = 0; i < n; i++) {
+    find_low(a, p);
+    for (uint32_t i = 0; i < a->n_low; i++) {
+        if (!a->listed && !is_alive_with(p, a->low[i])) continue;
         int64_t gap = a->low[i]->offset - end;
         if (gap >= p->size && gap < best_gap) {
             best = end;
@@ -96,9 +122,11 @@ static uint32_t place(arena *a) {
     int64_t end = -1;
     uint32_t top = 0;
     for (uint32_t i = 0; i < a->n; i++) a->at[i].offset = -1;
+    a->n_low = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         placed *p = a->order[i];
         p->offset = best_fit(a, p);
+        if (!a->listed) keep_low(a, p);
         if (p->offset + p->size <= end) continue;
         end = p->offset + p->size;
         top = i;
@@ -129,11 +157,9 @@ static void place_well(arena *a) {
     for (uint32_t i = SN_COUNT(by); a->end != a->bound && i < most && i < ORDERS_MAX; i++) to_front(a, place(a));
 }
 
-/* As the sweep over the kernels goes on, `alive` has those that are not over. */
-static void find_near(arena *a, sn_arena *scratch) {
-    placed **alive = SN_NEWN(scratch, placed *, a->n + 1);
+/* A sweep over the kernels; `alive` has those that are not over. */
+static void sweep(arena *a, placed **alive, void (*meet)(arena *a, placed *p, placed *q)) {
     uint32_t n_alive = 0;
-    qsort(a->order, a->n, sizeof *a->order, earlier_first);
     for (uint32_t i = 0; i < a->n; i++) {
         placed *p = a->order[i];
         int64_t bytes = p->size;
@@ -143,14 +169,38 @@ static void find_near(arena *a, sn_arena *scratch) {
             if (q->block->last < p->block->first) continue;
             alive[n++] = q;
             bytes += q->size;
-            SN_PUSH(scratch, &p->near, q);
-            SN_PUSH(scratch, &q->near, p);
+            meet(a, p, q);
         }
-        a->pairs += n;
         alive[n++] = p;
         n_alive = n;
         if (bytes > a->bound) a->bound = bytes;
     }
+}
+
+static void count_pair(arena *a, placed *p, placed *q) {
+    p->n_near++;
+    q->n_near++;
+    a->pairs++;
+}
+
+static void list_pair(SN_UNUSED arena *a, placed *p, placed *q) {
+    p->near[p->n_near++] = q;
+    q->near[q->n_near++] = p;
+}
+
+/* Sorting costs each pair that is listed about LOGARITHM of what a look at one of all pairs does. */
+static void find_near(arena *a, sn_arena *scratch) {
+    enum { LOGARITHM = 8 };
+    placed **alive = SN_NEWN(scratch, placed *, a->n + 1);
+    qsort(a->order, a->n, sizeof *a->order, earlier_first);
+    sweep(a, alive, count_pair);
+    a->listed = a->pairs * LOGARITHM <= (uint64_t)a->n * a->n / 2;
+    if (!a->listed) return;
+    for (uint32_t i = 0; i < a->n; i++) {
+        a->at[i].near = SN_NEWN(scratch, placed *, a->at[i].n_near);
+        a->at[i].n_near = 0;
+    }
+    sweep(a, alive, list_pair);
 }
 
 static sn_ix aligned(sn_module *m, sn_ix size) {

@@ -375,6 +375,23 @@ Test(cond, wrapper_text) {
         {"repeat steps 3\nif p\nwindow x_t from x by 1024 offset 0\nend\nend\n", "x_t is a window outside of a repeat"},
         {"if p\nalloc n size 1024 offset 1280\nfree n\nelse\ncall @a(n)\nend\n",
          "W4: wrapper @w, step 8 (call): n was freed before"},
+        /* What changed inside of the inner one changed inside of the outer one. */
+        {"if p\nif p\nalloc n size 1024 offset 1280\nelse\nend\nend\n",
+         "W15: wrapper @w, step 7 (else): n is placed inside and not freed"},
+        {"if p\nalloc n size 1024 offset 1280\nif p\nelse\nfree n\nend\nend\n",
+         "W15: wrapper @w, step 9 (end): n was placed before the branch and is not as it was"},
+        {"if p\nalloc n size 1024 offset 1280\nif p\ncall @a(n)\nend\nfree n\nend\nif p\nfree h\nend\n",
+         "W15: wrapper @w, step 13 (end): h was placed before the branch and is not as it was"},
+        {"if p\nif p\ncall @a(h)\nelse\nfree h\nend\nend\n",
+         "W15: wrapper @w, step 9 (end): h was placed before the branch and is not as it was"},
+        /* The other branch has not written the output, whose alignment is looked at after that. */
+        {"if p\ncall @a(y)\nelse\nreuse n from y\nfree n\nend\n", "y is not as aligned as n has to be"},
+        {"if p\nif p\ncall @a(y)\nelse\nend\nelse\nreuse n from y\nfree n\nend\n",
+         "y is not as aligned as n has to be"},
+        {"if p\nif p\ncall @a(y)\nelse\nend\nend\nreuse n from y\n",
+         "W5: wrapper @w, step 10 (reuse): output y was written before"},
+        {"if p\nif p\nelse\ncall @a(y)\nend\nend\nreuse n from y\n",
+         "W5: wrapper @w, step 10 (reuse): output y was written before"},
     };
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         char text[4096];

@@ -115,10 +115,9 @@ static bool stages(const sn_schedule_brick *b, sn_module *m, sn_kern k, const sn
     uint32_t bytes = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
     int64_t all = bytes;
     for (uint32_t p = 0; p < b->n; p++) all = sn_mul_clamped(all, b->extents[p]);
-    if (sn_kern_stores(m, k, r->buf) || sn_buf_bytes(m, r->buf) < all / 2)
-        return false; /* what is read again is in the cache */
-    if (!is_mostly_there(b, m, outer, r) || lies_alike(b, w, bytes)) return false;
-    return in_common(b, w, &b->stored) * bytes < SN_BRICK_RUN;
+    if (sn_buf_bytes(m, r->buf) < all / 2) return false; /* what is read again is in the cache */
+    if (lies_alike(b, w, bytes) || in_common(b, w, &b->stored) * bytes >= SN_BRICK_RUN) return false;
+    return !sn_kern_stores(m, k, r->buf) && is_mostly_there(b, m, outer, r);
 }
 
 static bool find_stores(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_chain *outer) {
@@ -163,10 +162,9 @@ static void stage_alike(sn_schedule_brick *b, sn_module *m, sn_kern k, const sn_
         const sn_stmt_rec *r = sn_stmt_get(m, s);
         if (b->n_staged == SN_MAX_BRICK_LOADS) return;
         sn_schedule_walk *w = &b->loads[b->n_staged];
-        if (r->op != SN_LOP_LOAD || r->has_mask || !find_walk(w, m, b, outer, r) || sn_kern_stores(m, k, r->buf))
-            continue;
+        if (r->op != SN_LOP_LOAD || r->has_mask || !find_walk(w, m, b, outer, r)) continue;
         int64_t all = sn_dtype_bytes(sn_buf_get(m, r->buf)->dtype);
-        if (!walks_alike(b, w)) continue;
+        if (!walks_alike(b, w) || sn_kern_stores(m, k, r->buf)) continue;
         bool shared = false;
         for (uint32_t p = 0; p < b->n; p++) {
             if (w->strides[p]) all = sn_mul_clamped(all, b->extents[p]);
