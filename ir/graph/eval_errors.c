@@ -505,7 +505,7 @@ static sn_status find_errors(estimate *es, sn_nd x) {
     if (sums) SN_TRY(sum_roundings(es, x, to));
     if (sums && rule_of(n->op) == PRODUCTS) SN_TRY(factor_roundings(es, x, to));
     if (n->op == SN_OP_SCATTER_SUM && sn_is_float(out->dtype)) SN_TRY(scatter_roundings(es, x, to));
-    if (n->op == SN_OP_FLOORDIV) round_quotients(es, x, to);
+    if (n->op == SN_OP_FLOORDIV && sn_is_float(out->dtype)) round_quotients(es, x, to);
     for (uint32_t r = 0; r < n->n_results && !is_exact(n); r++)
         if (sn_is_float(out[r].dtype)) own_roundings(&out[r], &to[r]);
     es->errors[x.i] = to;
