@@ -1,4 +1,4 @@
-/* sizes.c: sizes that are known when a graph is compiled, and the numbers that stand for them in C; ports of graphs, which have such.
+/* sizes.c: sizes that are known when a graph is compiled, and the numbers that stand for them in C and their text; ports of graphs, which have such.
  *
  *     int64_t n = sn_dim(g, "N");      a code: sn_dim(g, "2*N + 1") is a size, 2*n + 1 is a mistake that is refused
  *
@@ -86,6 +86,17 @@ int64_t sn_dim(sn_graph *g, const char *expression) {
     sn_node e = dim_id(g, expression);
     return e.id ? size_of(g, (sn_ix){e.id}) : 0;
 }
+
+static sn_status size_text(char **out, sn_graph *g, int64_t size) {
+    sn_ix e;
+    sn_text t;
+    SN_TRY(sn_size_read(&e, g, "sn_size_text", size));
+    sn_text_init(&t, &g->ctx->env);
+    sn_ix_print(&t, g->m, e, NULL, NULL);
+    return sn_text_give(out, g->ctx, &t);
+}
+
+sn_status sn_size_text(char **out, sn_graph *g, int64_t size) { SN_MAKE_RETURN(out, g, size_text(out, g, size)); }
 
 void sn_node_shape(int64_t *out, const sn_graph *g, sn_node x) {
     if (!g || SN_IS_NULL(g, out) || !sn_node_is_of(g, x)) return;

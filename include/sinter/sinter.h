@@ -217,6 +217,9 @@ SN_API sn_status sn_graph_find_output(unsigned *out, const sn_graph *g, const ch
  * to calculate with: sn_dim(g, "N") + 1 is refused where it is used, sn_dim(g, "N + 1") is meant. Beside names of sizes
  * a number is at most 2^37 (from the first of them on). 0 and a failure when the expression is malformed. */
 SN_API int64_t sn_dim(sn_graph *g, const char *expression);
+/* The way back, for graphs that somebody else made: "N" or "2*N + 1" of such a size in a port or a shape, "48" of a number. So a program
+ * learns what the sizes are called that it has to give. sn_free it. */
+SN_API sn_status sn_size_text(char **out, sn_graph *g, int64_t size);
 
 /* Element type (SN_N_DTYPES for a failed node), rank and shape (up to 8 sizes) of a value. */
 SN_API sn_dtype sn_node_dtype(const sn_graph *g, sn_node x);

@@ -15,6 +15,11 @@
  *
  * scatter_sum, which `decompose` leaves as it is for the CPU, is a sum, too.
  *
+ * Integers and truth values are off where what they are made of may cross a step, and go on to what they choose:
+ *
+ *     %i = cast %x dtype=i64          1 where x is that close to an integer
+ *     %r = index_select %t, %i        the difference of both rows
+ *
  * Where a logarithm or its kin may be asked at its pole, because its operand is off, the error is infinite, and so is that of
  * what is made of it: log1p of what is -1 when it is rounded, atanh of a tanh.
  *
@@ -301,9 +306,67 @@ static bool *find_lost(estimate *es, sn_nd x, const sn_array *a, const double *e
 
 /* What an operand off by e makes of element i of a result; infinite: anything. lost: e is infinite there. */
 static double change(const sn_array *moved, const sn_array *was, int64_t i, bool lost) {
+    if (!sn_is_float(was->dtype))
+        return lost ? INFINITY
+                    : fabs(sn_int_to_double(was->dtype, moved->i[i]) - sn_int_to_double(was->dtype, was->i[i]));
     double by = fabs(moved->f[i] - was->f[i]);
     if (!isfinite(was->f[i])) return 0;
     return isnan(by) && !lost ? 0 : isnan(by) ? INFINITY : by;
+}
+
+/* May operand k be other integers than it is, without the operation being another one or none at all? */
+static bool takes_other_integers(const sn_node_rec *n, uint32_t k) {
+    switch ((int)n->op) {
+    case SN_OP_CAST:
+    case SN_OP_CLAMP:
+    case SN_OP_WHERE:
+    case SN_OP_ADD:
+    case SN_OP_SUB:
+    case SN_OP_MUL:
+    case SN_OP_NEG:
+    case SN_OP_ABS:
+    case SN_OP_MINIMUM:
+    case SN_OP_MAXIMUM:
+    case SN_OP_AND:
+    case SN_OP_OR:
+    case SN_OP_XOR:
+    case SN_OP_NOT:
+    case SN_OP_COPY:
+    case SN_OP_PAD:
+    case SN_OP_CONCAT: return true;
+    case SN_OP_GATHER:
+    case SN_OP_INDEX_SELECT: return k < 2;
+    default: return sn_ops[n->op].cls == SN_OPS_VIEW || sn_ops[n->op].cls == SN_OPS_COMPARE;
+    }
+}
+
+/* Element i of integers, off by `by`: one of its dtype, and of an index one of its axis. */
+static int64_t other_integer(const sn_array *a, int64_t i, double by, int64_t axis_size) {
+    int64_t was = a->i[i], least = was < 0 ? -axis_size : 0;
+    if (fabs(by) < 0.5) return was;
+    if (a->dtype == SN_BOOL) return !was;
+    int64_t to = isfinite(by) && fabs(by) < 0x1p31 ? was + llround(by) : by < 0 ? -INT32_MAX : INT32_MAX;
+    if (sn_wrap_to(a->dtype, to) != to) return was;
+    if (axis_size < 0) return to;
+    return to < least ? least : to >= least + axis_size ? least + axis_size - 1 : to;
+}
+
+/* Operand k of x, off by e. */
+static sn_array other_operand(estimate *es, sn_nd x, uint32_t k, const double *e, bool down) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *a = es->values[n->in[k].i], *table = es->values[n->in[0].i];
+    sn_array out = *a;
+    if (sn_is_float(a->dtype)) {
+        out.f = zeros(&es->temp, a->numel);
+        for (int64_t i = 0; i < a->numel; i++) out.f[i] = down ? a->f[i] - e[i] : a->f[i] + e[i];
+        return out;
+    }
+    bool is_index = k == 1 && (n->op == SN_OP_GATHER || n->op == SN_OP_INDEX_SELECT);
+    int64_t axis = is_index ? sn_node_int(es->m, x, SN_ATTR_AXIS, 0) : 0;
+    int64_t size = is_index ? table->shape[axis < 0 ? axis + table->rank : axis] : -1;
+    out.i = SN_NEWN(&es->temp, int64_t, a->numel + 1);
+    for (int64_t i = 0; i < a->numel; i++) out.i[i] = other_integer(a, i, down ? -e[i] : e[i], size);
+    return out;
 }
 
 /* The larger change of each result when operand k is off by e, upwards and downwards, is added to `squares` or
@@ -317,13 +380,13 @@ static sn_status shifted(estimate *es, sn_nd x, uint32_t k, const double *e, boo
     for (uint32_t r = 0; r < n->n_results; r++) most = was[r].numel > most ? was[r].numel : most;
     const bool *lost = find_lost(es, x, a, e, most);
     for (int down = 0; down < 2; down++) {
-        in[down] = with(a, zeros(&es->temp, a->numel));
-        for (int64_t i = 0; i < a->numel; i++) in[down].f[i] = down ? a->f[i] - e[i] : a->f[i] + e[i];
+        in[down] = other_operand(es, x, k, e, down);
         SN_TRY(eval_with(&moved[down], es, x, k, &in[down]));
-        if (one && sn_is_float(was->dtype)) SN_TRY(find_poles(open, es, x, moved[down], &in[down]));
+        if (one && sn_is_float(was->dtype) && sn_is_float(a->dtype))
+            SN_TRY(find_poles(open, es, x, moved[down], &in[down]));
     }
     for (uint32_t r = 0; r < n->n_results; r++)
-        for (int64_t i = 0; sn_is_float(was[r].dtype) && i < was[r].numel; i++) {
+        for (int64_t i = 0; i < was[r].numel; i++) {
             double up = change(&moved[0][r], &was[r], i, lost[i]), down = change(&moved[1][r], &was[r], i, lost[i]);
             double largest = r == 0 && open[i] ? INFINITY : fmax(up, down);
             if (squares) add_error(&to[r].squares[i], largest);
@@ -410,7 +473,7 @@ static sn_status operand_errors(estimate *es, sn_nd x, uint32_t k, errors *to) {
     for (uint32_t j = 0; j < k; j++)
         if (sn_nd_eq(n->in[j], n->in[k])) return SN_OK; /* done with the other one */
     rule how = rule_of(n->op);
-    if (!sn_is_float(a->dtype)) return SN_OK;
+    if (!sn_is_float(a->dtype) && !takes_other_integers(n, k)) return SN_OK;
     errors from = es->errors[n->in[k].i] ? es->errors[n->in[k].i][0] : (errors){NULL, NULL};
     if (how == FACTORS) return through_factors(es, x, &from, to);
     if (!from.squares && !from.common) return SN_OK;
@@ -440,16 +503,15 @@ static sn_status find_errors(estimate *es, sn_nd x) {
     bool any = !is_exact(n);
     if (n->op == SN_OP_PROJECT) return project(es, x), SN_OK;
     for (uint32_t k = 0; k < n->n_in; k++) any |= es->errors[n->in[k].i] != NULL;
-    bool floats = false;
-    for (uint32_t r = 0; r < n->n_results; r++) floats |= sn_is_float(out[r].dtype);
-    if (!any || !floats || n->n_in == 0) return SN_OK;
+    if (!any || n->n_in == 0) return SN_OK;
     errors *to = SN_NEWN(es->arena, errors, n->n_results);
     for (uint32_t r = 0; r < n->n_results; r++) to[r] = (errors){zeros(es->arena, out[r].numel), NULL};
     for (uint32_t k = 0; k < n->n_in; k++) SN_TRY(operand_errors(es, x, k, to));
-    if (rule_of(n->op) == SUM || rule_of(n->op) == PRODUCTS) SN_TRY(sum_roundings(es, x, to));
-    if (rule_of(n->op) == PRODUCTS) SN_TRY(factor_roundings(es, x, to));
+    bool sums = sn_is_float(out->dtype) && (rule_of(n->op) == SUM || rule_of(n->op) == PRODUCTS);
+    if (sums) SN_TRY(sum_roundings(es, x, to));
+    if (sums && rule_of(n->op) == PRODUCTS) SN_TRY(factor_roundings(es, x, to));
     if (n->op == SN_OP_SCATTER_SUM && sn_is_float(out->dtype)) SN_TRY(scatter_roundings(es, x, to));
-    if (n->op == SN_OP_FLOORDIV) round_quotients(es, x, to);
+    if (n->op == SN_OP_FLOORDIV && sn_is_float(out->dtype)) round_quotients(es, x, to);
     for (uint32_t r = 0; r < n->n_results && !is_exact(n); r++)
         if (sn_is_float(out[r].dtype)) own_roundings(&out[r], &to[r]);
     es->errors[x.i] = to;
@@ -560,7 +622,7 @@ sn_status sn_graph_eval_errors(double **out, sn_module *m, const sn_array *input
         const errors *er = es.errors[x.i];
         int64_t n = es.values[x.i]->numel;
         out[k] = zeros(arena, n);
-        for (int64_t i = 0; er && sn_is_float(es.values[x.i]->dtype) && i < n; i++) {
+        for (int64_t i = 0; er && i < n; i++) {
             double e = sqrt(er->squares[i]) + (er->common ? er->common[i] : 0);
             out[k][i] = isnan(e) ? INFINITY : e;
         }

@@ -554,6 +554,30 @@ Test(api, sizes_by_name) {
     sn_context_destroy(ctx);
 }
 
+Test(api, sizes_as_text) {
+    sn_context *ctx = new_context();
+    sn_graph *g = new_graph(ctx);
+    int64_t shape[8];
+    char *text;
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(sn_dim(g, "N"), 48));
+    sn_port port;
+    cr_assert_eq(sn_graph_input_port(&port, g, 0), SN_OK, "%s", sn_error(ctx));
+    const char *const want[] = {"N", "48"};
+    for (unsigned k = 0; k < 2; k++) {
+        cr_assert_eq(sn_size_text(&text, g, port.shape[k]), SN_OK, "%s", sn_error(ctx));
+        cr_expect_str_eq(text, want[k]);
+        sn_free(ctx, text);
+    }
+    sn_node_shape(shape, g, sn_concat(g, 2, (sn_node[]){x, x}, 0));
+    cr_assert_eq(sn_size_text(&text, g, shape[0]), SN_OK, "%s", sn_error(ctx));
+    cr_expect_str_eq(text, "2*N");
+    sn_free(ctx, text);
+    EXPECT_ERROR(ctx, sn_size_text(&text, g, shape[0] + 1), SN_ERROR_ARGUMENT, "sn_size_text: ");
+    cr_expect_null(text);
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
 Test(api, compile_options_are_checked) {
     sn_context *ctx = new_context();
     sn_graph *g = affine(ctx), *empty = new_graph(ctx);

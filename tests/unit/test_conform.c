@@ -122,6 +122,32 @@ Test(conform, an_infinite_reference_excuses_nothing, .init = begin, .fini = end)
     cr_expect_not(passes(&want, allowed, 0, NAN));
 }
 
+/* log(8) / log(2) is 3, or a little less: then it is another row. */
+static const char steps[] =
+    "graph @g(%x: f32[3], %t: f32[5]) {\n  %a = log %x\n  %b = constant dtype=f32 shape=[] values=[0.6931471824645996]\n"
+    "  %d = div %a, %b\n  %i = cast %d dtype=i64\n  %y = index_select %t, %i axis=0\n"
+    "  %k = cast %i dtype=i32\n  return y = %y, k = %k\n}";
+
+Test(conform, an_index_beside_a_step_may_be_the_next_one, .init = begin, .fini = end) {
+    double x[] = {8, 6, 4.5}, t[] = {100, 200, 300, 400, 500}, *allowed;
+    sn_array in[] = {array_of(SN_F32, x, 3), array_of(SN_F32, t, 5)};
+    sn_array want = evaluate(&allowed, steps, in);
+    double near = want.f[0] == 300 ? 400 : 300;
+    cr_expect(passes(&want, allowed, 0, near));
+    cr_expect_not(passes(&want, allowed, 0, 500), "no neighbour");
+    cr_expect_not(passes(&want, allowed, 1, 400), "6 is no power");
+    cr_expect_not(passes(&want, allowed, 2, 200));
+}
+
+Test(conform, integers_beside_a_step_are_off_by_one, .init = begin, .fini = end) {
+    int64_t i[] = {3, 2};
+    sn_array want = {.dtype = SN_I32, .rank = 1, .shape = {2}, .numel = 2, .i = i};
+    cr_expect(sn_check_compare(SN_I32, (int32_t[]){2, 2}, &want, (double[]){1, 0}, 0, 0).ok);
+    cr_expect_not(sn_check_compare(SN_I32, (int32_t[]){1, 2}, &want, (double[]){1, 0}, 0, 0).ok);
+    cr_expect_not(sn_check_compare(SN_I32, (int32_t[]){3, 3}, &want, (double[]){1, 0}, 0, 0).ok);
+    cr_expect_not(sn_check_compare(SN_I32, (int32_t[]){3, 3}, &want, NULL, 0, 0).ok);
+}
+
 /* tanh(10) is 1 in f32, where atanh has its pole. */
 static const char beside_a_pole[] = "graph @g(%x: f32[3]) {\n  %a = tanh %x\n  %b = atanh %a\n"
                                     "  %y = sqrt %b\n  return y = %y\n}";
