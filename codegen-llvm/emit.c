@@ -198,8 +198,13 @@ lv sn_em_ibits(sn_em *em, lv x) { return em_bitcast(em, x, sn_em_like(x, sn_em_i
 lv sn_em_fbits(sn_em *em, lv x) { return em_bitcast(em, x, sn_em_like(x, sn_em_is64(x) ? em->cg->f64 : em->cg->f32)); }
 
 lv sn_em_any(sn_em *em, lv mask) {
+    uint32_t n = sn_em_lanes(mask);
+    if (!em->cg->target->is_gpu && n > 1) { /* one comparison of a mask */
+        lv bits = LLVMBuildBitCast(em->b, mask, LLVMIntTypeInContext(em->cg->cx, n), "");
+        return em_icmp(em, LLVMIntNE, bits, LLVMConstNull(LLVMTypeOf(bits)));
+    }
     lv any = sn_em_lane(em, mask, 0);
-    for (uint32_t i = 1; i < sn_em_lanes(mask); i++) any = em_or(em, any, sn_em_lane(em, mask, i));
+    for (uint32_t i = 1; i < n; i++) any = em_or(em, any, sn_em_lane(em, mask, i));
     return any;
 }
 

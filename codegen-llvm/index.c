@@ -174,12 +174,20 @@ static bool is_clamped(const sn_gen *g, sn_ix e) {
     return chosen && fits(sn_ix_range(g->m, e), 1) && sn_ix_uses_vals(g->m, e) && is_choice(g, e);
 }
 
-/* The same in 64 bits. */
-static lv choice(sn_gen *g, sn_ix e) {
+/* Are there no others than of 32 bits among the values and numbers of a choice? */
+static bool is_narrow_choice(const sn_gen *g, sn_ix e) {
     const sn_ix_rec *r = sn_ix_get(g->m, e);
-    if (r->kind == SN_IX_VAL) return value_as(g, r->id, SN_I64);
-    if (r->kind == SN_IX_SUM) return sn_em_ci(g->em.cg->i64, sn_ix_value(g->m, e));
-    lv in[2] = {choice(g, r->a), choice(g, r->b)};
+    if (r->kind == SN_IX_VAL) return fits_by_type(sn_val_get(g->m, (sn_val){r->id})->dtype);
+    if (r->kind == SN_IX_SUM) return fits(sn_ix_range(g->m, e), 1);
+    return is_narrow_choice(g, r->a) && is_narrow_choice(g, r->b);
+}
+
+/* The same in 64 bits; on a CPU in 32 where that is enough: twice as many lanes are a register. */
+static lv choice(sn_gen *g, sn_ix e, sn_dtype type) {
+    const sn_ix_rec *r = sn_ix_get(g->m, e);
+    if (r->kind == SN_IX_VAL) return value_as(g, r->id, type);
+    if (r->kind == SN_IX_SUM) return sn_em_ci(sn_math_storage(g->em.cg, type), sn_ix_value(g->m, e));
+    lv in[2] = {choice(g, r->a, type), choice(g, r->b, type)};
     sn_em_unify(&g->em, in, 2);
     lv less = em_icmp(&g->em, r->kind == SN_IX_MIN ? LLVMIntSLT : LLVMIntSGT, in[0], in[1]);
     return em_select(&g->em, less, in[0], in[1]);
@@ -187,7 +195,10 @@ static lv choice(sn_gen *g, sn_ix e) {
 
 static lv emit(sn_gen *g, sn_ix e) {
     const sn_ix_rec *r = sn_ix_get(g->m, e);
-    if (is_clamped(g, e)) return sn_math_cast(&g->em, index_type(g), SN_I64, choice(g, e));
+    if (is_clamped(g, e)) {
+        sn_dtype type = !g->gpu && is_narrow_choice(g, e) ? SN_I32 : SN_I64;
+        return sn_math_cast(&g->em, index_type(g), type, choice(g, e, type));
+    }
     switch (r->kind) {
     case SN_IX_SUM: return sum(g, e);
     case SN_IX_AXIS:
@@ -244,6 +255,38 @@ static lv one_sided(sn_gen *g, sn_ix e, sn_ix bound) {
     return em_icmp(&g->em, LLVMIntSGE, x, sn_em_i(&g->em, x, -c));
 }
 
+/* Lanes of a CPU that are neighbours, rest + 0 .. V-1, of which some are inside: as few registers as tell them apart. More lanes than numbers of 32
+ * bits have in one are compared as bytes with the first lane and the last one. NULL: they are no such lanes.
+ *
+ *     rest = -2, bound = 100, 64 lanes: lanes 2 .. 63      rest = 94: lanes 0 .. 5 */
+static lv in_by_lanes(sn_gen *g, sn_ix e, sn_ix bound) {
+    enum { WORDS = 16 };
+    sn_em *em = &g->em;
+    sn_ix zero = sn_ix_const(g->m, 0), rest = sn_ix_subst(g->m, e, &g->lane_axis, &zero, 1);
+    int64_t c;
+    if (g->gpu || g->lanes <= 1 || !sn_ix_coef(g->m, e, g->lane_axis, &c) || c != 1) return NULL;
+    if (sn_ix_uses_vals(g->m, e) || sn_ix_uses_vals(g->m, bound) || sn_ix_uses_axis(g->m, bound, g->lane_axis))
+        return NULL;
+    if (!fits(sn_ix_range(g->m, e), 2) || !fits(sn_ix_range(g->m, bound), 2) || sn_ix_range(g->m, bound).lo < 0)
+        return NULL;
+    bool bytes = g->lanes > WORDS;
+    LLVMTypeRef word = bytes ? em->cg->i8 : em->cg->i32;
+    lv all[SN_GEN_LANES], first = sn_gen_ix(g, rest), end = sn_gen_ix(g, bound);
+    for (uint32_t i = 0; i < g->lanes; i++) all[i] = sn_em_ci(word, i);
+    lv lanes = LLVMConstVector(all, g->lanes);
+    if (!bytes) {
+        first = sn_em_splat(em, LLVMBuildTrunc(em->b, first, word, ""), g->lanes);
+        end = sn_em_splat(em, LLVMBuildTrunc(em->b, end, word, ""), g->lanes);
+        return em_icmp(em, LLVMIntULT, em_iadd(em, first, lanes), end);
+    }
+    lv none = sn_em_i(em, first, 0), most = sn_em_i(em, first, g->lanes);
+    lv from = em_call2(em, "llvm.smin", em_call2(em, "llvm.smax", em_isub(em, none, first), none), most);
+    lv to = em_call2(em, "llvm.smin", em_call2(em, "llvm.smax", em_isub(em, end, first), from), most);
+    lv n = sn_em_splat(em, LLVMBuildTrunc(em->b, em_isub(em, to, from), word, ""), g->lanes);
+    from = sn_em_splat(em, LLVMBuildTrunc(em->b, from, word, ""), g->lanes);
+    return em_icmp(em, LLVMIntULT, em_isub(em, lanes, from), n);
+}
+
 lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
     e = sn_gen_resolve(g, e);
     bound = sn_gen_resolve(g, bound);
@@ -252,7 +295,8 @@ lv sn_gen_in(sn_gen *g, sn_ix e, sn_ix bound) {
         e = sn_ix_subst(g->m, e, &g->lane_axis, &zero, 1);
     }
     if (sn_ix_in(g->m, e, bound)) return LLVMConstInt(g->em.cg->i1, 1, 0);
-    lv one = one_sided(g, e, bound);
+    lv one = in_by_lanes(g, e, bound);
+    if (!one) one = one_sided(g, e, bound);
     if (one) return one;
     lv in[2] = {sn_gen_ix(g, e), sn_gen_ix(g, bound)};
     sn_em_unify(&g->em, in, 2);

@@ -162,10 +162,19 @@ static lv float_of_number(sn_gen *g, sn_val v) {
     return em_addc(em, sn_em_fbits(em, em_iadd(em, x, sn_em_i(em, x, BITS))), -0x1.8p23);
 }
 
+/* On a CPU a conversion of 64 bits takes twice as many registers, or no vector instruction at all. NULL: the number needs them. */
+static lv narrow_number(sn_gen *g, sn_val v) {
+    sn_ix e = sn_val_get(g->m, v)->dtype == SN_I64 ? number_of(g, v) : (sn_ix){0};
+    if (g->gpu || !e.i || sn_ix_is_const(g->m, e, NULL)) return NULL;
+    return sn_math_cast(&g->em, SN_I32, g->index == g->em.cg->i64 ? SN_I64 : SN_I32, sn_gen_ix(g, e));
+}
+
 static lv cast_value(sn_gen *g, const sn_stmt_rec *s, sn_dtype from, lv x) {
     bool integer = from == SN_I32 || from == SN_I64, small = s->dtype == SN_F32 || sn_is_narrow(s->dtype);
     lv y = g->gpu && integer && small ? float_of_number(g, s->in[0]) : NULL;
-    return y ? sn_math_cast(&g->em, s->dtype, SN_F32, y) : sn_math_cast(&g->em, s->dtype, from, x);
+    if (y) return sn_math_cast(&g->em, s->dtype, SN_F32, y);
+    if (sn_is_float(s->dtype)) y = narrow_number(g, s->in[0]);
+    return y ? sn_math_cast(&g->em, s->dtype, SN_I32, y) : sn_math_cast(&g->em, s->dtype, from, x);
 }
 
 /* A quotient whose divisor stays the same for several is a product, but of f64, and on the CPU, only where the divisor is a sum of

@@ -22,6 +22,12 @@ enum { PRICES = 256, HEADS = 8, HEAD = 64, SIGNAL = 1024, MEDIAN_OF = 5, AROUND 
 #define REACH         0.2
 #define RELAXATION    0.6
 #define CUT_OFF       0.3
+#define SEEDS         0.98
+#define FAR           1e6
+#define FLAT          0.41421356
+#define REGULARISED   1e-3
+#define GRAVITY       9.8
+#define STEP_OF_WATER 0.01
 #define COUPLING      0.44
 #define FULL_CELL     0.98
 #define DAMPING       0.85

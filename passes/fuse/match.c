@@ -536,16 +536,26 @@ static int64_t bytes_saved(sn_fuse_match *mt, sn_module *m, const sn_access_list
     return bytes;
 }
 
+/* Bytes of what the accesses touch. On a CPU a buffer is moved once however many of its elements an iteration reads, since neighbours are in
+ * a cache; a GPU's figure counts each access. */
+static int64_t bytes_moved(const sn_pass_ctx *cx, const sn_access_list *in) {
+    int64_t total = 0;
+    for (uint32_t i = 0; i < in->n; i++) {
+        bool again = false;
+        for (uint32_t k = 0; k < i && !cx->target->is_gpu; k++) again |= sn_buf_eq(in->at[k].buf, in->at[i].buf);
+        if (!again) total += sn_buf_bytes(cx->m, in->at[i].buf);
+    }
+    return total;
+}
+
 /* Kernels that only share a small operand stay apart when they are large: merging them saves nothing that counts. */
-static bool worth_it(sn_fuse_match *mt, sn_module *m, const sn_access_list *in_a, const sn_access_list *in_b) {
+static bool worth_it(sn_fuse_match *mt, const sn_pass_ctx *cx, const sn_access_list *in_a, const sn_access_list *in_b) {
     if (mt->vertical) return true;
     if (mt->bytes < SN_FUSE_NOTHING) {
         mt->why_not = "they share no data";
         return false;
     }
-    int64_t total = 0;
-    for (uint32_t i = 0; i < in_a->n; i++) total += sn_buf_bytes(m, in_a->at[i].buf);
-    for (uint32_t j = 0; j < in_b->n; j++) total += sn_buf_bytes(m, in_b->at[j].buf);
+    int64_t total = bytes_moved(cx, in_a) + bytes_moved(cx, in_b);
     bool ok = total < SN_FUSE_LITTLE || mt->bytes * SN_FUSE_SHARE >= total;
     if (!ok) mt->why_not = "what they share is small against what they move";
     return ok;
@@ -577,7 +587,7 @@ bool sn_fuse_find(sn_fuse_match *mt, sn_pass_ctx *cx, sn_kern a, sn_kern b, cons
     mt->bytes = bytes_saved(mt, m, in_a, in_b);
     axis_map am;
     map_axes(&am, m, in_a, in_b);
-    bool ok = worth_it(mt, m, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
+    bool ok = worth_it(mt, cx, in_a, in_b) && same_precision(mt, m, a, b) && choose_orders(mt, m, &am, in_a, in_b) &&
               inside_is_simple(mt, m, &mt->a) && inside_is_simple(mt, m, &mt->b) &&
               dependences_hold(mt, m, in_a, in_b) && keeps_parallelism(mt, cx, a, b, in_a, in_b);
     mt->waits = ok && (waits_for_scan(mt, cx, a, b, in_a, in_b) || waits_for_rows(mt, cx, a, b, in_a, in_b));

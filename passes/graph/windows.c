@@ -18,6 +18,7 @@
  */
 #include "ir/graph/build.h"
 #include "passes/base/constants.h"
+#include "passes/base/nest.h"
 #include "passes/graph/rewrite.h"
 
 typedef struct window {
@@ -124,6 +125,23 @@ static sn_nd reduce_in_steps(const windows *w, sn_nd x, const window *a) {
     return sn_graph_binary(w->m, w->join, y, reduce(w, part(w, x, a, from, length - from), &left));
 }
 
+/* On a CPU axes are taken one after the other where they are not cut any further: the last one first, for each place where steps of the others
+ * begin. What is between has to fill vectors, and where it goes to memory more has to be saved. */
+static bool pays_by_axes(const sn_pass_ctx *cx, const windows *w, sn_nd x, int64_t elements) {
+    const sn_target *t = cx->target;
+    const sn_type *type = sn_type_of(w->m, x);
+    int64_t apart = 0, places = 1, row, n;
+    if (t->is_gpu || w->n < 2 || !type->rank || !sn_ix_is_const(w->m, type->shape[type->rank - 1], &row)) return false;
+    for (uint32_t i = 0; i < w->n; i++) {
+        apart += sn_mul_clamped(w->at[i].size, places);
+        places = sn_mul_clamped(places, w->at[i].step);
+        if (apart > elements) return false;
+    }
+    int64_t bytes = sn_dtype_bytes(type->dtype);
+    bool is_near = sn_type_static(w->m, type, &n) && n * bytes <= (int64_t)(t->cache_bytes / SN_SHIFTED_CACHE);
+    return row * bytes >= t->vector_bytes && elements - apart >= (is_near ? SN_WINDOW_SAVED_HOST : SN_WINDOW_SAVED_FAR);
+}
+
 static sn_nd rule(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *n = sn_node_get(m, x);
@@ -136,7 +154,7 @@ static sn_nd rule(sn_pass_ctx *cx, sn_nd x) {
         elements *= w.at[i].size;
         after += size == w.at[i].size ? size : elements_by(&w, &w.at[i], size);
     }
-    if (elements - after < SN_WINDOW_SAVED) return x;
+    if (elements - after < SN_WINDOW_SAVED && !pays_by_axes(cx, &w, x, elements)) return x;
     sn_nd y = w.base;
     for (uint32_t i = w.n; i-- > 0;) y = reduce_in_steps(&w, y, &w.at[i]);
     const sn_type *t = sn_type_of(m, x);

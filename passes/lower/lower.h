@@ -17,7 +17,11 @@ typedef struct sn_lower_leaf {
 typedef struct sn_lower_node {
     uint32_t users;      /* live nodes and outputs that read it */
     uint32_t ways;       /* ... and those that read views of it */
+    uint32_t places;     /* ... and at how many places of its own, through views and pads (saturating) */
+    uint32_t work;       /* instructions of the expression that an inlining user would get (saturating) */
     uint32_t ops, reads; /* size of the expression that an inlining user would get (saturating) */
+    uint32_t lanes;      /* ... of which so many reads are of a place that each lane has to itself (saturating) */
+    double looked_up;    /* elements of all selects and gathers of it */
     bool live, realized;
     bool aligned;         /* once realized, its rows begin at multiples of 16 bytes, with room behind them if need be */
     bool brought;         /* ... although they are short */
@@ -346,6 +350,24 @@ sn_val sn_lower_attention(sn_lower_states *out, sn_lower *lw, sn_nd x, const sn_
 sn_val sn_lower_statistic(sn_lower *lw, sn_nd x);
 /* Stores of what others are told of the rows, in the kernel that stores element `index` of the product. */
 void sn_lower_tell(sn_lower *lw, sn_nd product, const sn_lower_states *states, const sn_ix *index);
+
+/* ---- lookups.c ---- */
+
+/* Is operand k one of those before it, whose element is read there already? */
+bool sn_lower_is_named_before(const sn_lower *lw, const sn_node_rec *n, uint32_t k);
+bool sn_lower_is_lookup(const sn_node_rec *n);
+/* x looks up: would all who do so find the `table` elements in memory sooner than they compute what they want of them? */
+bool sn_lower_lookups_pay(const sn_lower *lw, sn_nd x, double table);
+/* Reads of an element of x, its operands being decided, for which each lane has a place of its own. */
+uint32_t sn_lower_count_lanes(const sn_lower *lw, sn_nd x);
+
+/* ---- shifted.c ---- */
+
+void sn_lower_count_places(sn_lower *lw);
+/* Of x, its operands being decided. */
+void sn_lower_count_work(sn_lower *lw, sn_nd x);
+/* Is an element of x, which has `bytes` in all, computed for so many places that it had better be stored? */
+bool sn_lower_is_shifted_much(const sn_lower *lw, sn_nd x, int64_t bytes);
 
 /* ---- sort.c ---- */
 

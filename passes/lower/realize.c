@@ -16,7 +16,8 @@
  *     has, or takes a sine or the like (tables of rotary embeddings) and its elements stay in a cache: its kernel runs once,
  *     when a program is loaded, while what is inlined is computed in each run; on a CPU, which has no operations to spare, so are
  *     tables along one axis that many elements read (places and weights of the columns of an image), and on a CPU what is looked up
- *     many times over, whatever it is made of;
+ *     many times over, whatever it is made of (lookups.c);
+ *   - on a CPU what is computed for many neighbours of an element is realized where that takes less (shifted.c);
  *   - what windows overlap on is realized when it takes more than 30 operations, each counted as often as windows share it.
  * What a kernel then computes for an element is in element.c.
  */
@@ -54,21 +55,13 @@ static int64_t bytes_of(const sn_lower *lw, sn_nd x) {
     return sn_ix_is_const(lw->m, sn_type_numel(lw->m, t), &n) ? n * sn_dtype_bytes(t->dtype) : INT64_MAX;
 }
 
-/* x * x reads x once; parts of a concatenation are read at an element each, so that what they are made of is computed for each. */
-static bool is_named_before(const sn_lower *lw, const sn_node_rec *n, uint32_t k) {
-    if (n->op == SN_OP_CONCAT && !lw->nodes[n->in[k].i].realized) return false;
-    for (uint32_t i = 0; i < k; i++)
-        if (sn_nd_eq(n->in[i], n->in[k])) return true;
-    return false;
-}
-
 /* A view reads no more of what it shows than it has elements. */
 static void count_bytes(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
     int64_t own = bytes_of(lw, x), sum = 0;
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
-        if (is_named_before(lw, n, k)) continue;
+        if (sn_lower_is_named_before(lw, n, k)) continue;
         int64_t bytes = in->realized ? bytes_of(lw, n->in[k]) : in->bytes;
         sum = sn_add_overflow(sum, bytes, &sum) ? INT64_MAX : sum;
     }
@@ -104,13 +97,15 @@ static uint32_t count_element(sn_lower *lw, sn_nd x) {
     info->slow = is_slow(n);
     for (uint32_t k = 0; k < n->n_in; k++) {
         const sn_lower_node *in = &lw->nodes[n->in[k].i];
-        if (is_named_before(lw, n, k)) continue;
+        if (sn_lower_is_named_before(lw, n, k)) continue;
         ops += in->realized ? 0 : in->ops;
         reads += in->realized ? 1 : in->reads;
         info->slow |= !in->realized && in->slow;
     }
     info->ops = saturated(ops);
     info->reads = saturated(reads);
+    info->lanes = sn_lower_count_lanes(lw, x);
+    sn_lower_count_work(lw, x);
     return count_once(lw, x);
 }
 
@@ -210,14 +205,14 @@ static void decide_repeated(sn_lower *lw, sn_nd x) {
     }
 }
 
-/* On a CPU: what is looked up many times over is computed once, as a table. */
+/* On a CPU: what is looked up many times over, by all who do, is computed once, as a table. */
 static void decide_table(sn_lower *lw, sn_nd x) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    bool looks_up = n->op == SN_OP_INDEX_SELECT || n->op == SN_OP_GATHER;
-    if (lw->cx->target->is_gpu || !looks_up || sn_lower_is_plain_load(lw, n->in[0], false) || lw->nodes[x.i].within)
-        return;
+    if (lw->cx->target->is_gpu || !sn_lower_is_lookup(n) || lw->nodes[x.i].within) return;
+    if (sn_lower_is_plain_load(lw, n->in[0], false)) return;
     double table = sn_lower_elements(lw, n->in[0]);
-    if (table > 0 && sn_lower_elements(lw, x) >= SN_TABLE_READS * table) sn_lower_realize_below(lw, n->in[0]);
+    bool often = table > 0 && sn_lower_elements(lw, x) >= SN_TABLE_READS * table;
+    if (often || sn_lower_lookups_pay(lw, x, table)) sn_lower_realize_below(lw, n->in[0]);
 }
 
 /* ---- all of it ---- */
@@ -249,7 +244,8 @@ static bool pays_memory(const sn_lower *lw, sn_nd x, uint32_t streams) {
     const sn_lower_node *info = &lw->nodes[x.i];
     bool much = info->reads > SN_REALIZE_READS || info->ops > SN_REALIZE_OPS;
     bool too_much = streams > SN_REALIZE_MOST_READS || info->ops > SN_REALIZE_MOST_OPS;
-    return too_much || (much && info->users > 1 && !info->drawn) || is_computed_again(lw, x) || pays_once(lw, x);
+    if (too_much || (much && info->users > 1 && !info->drawn)) return true;
+    return is_computed_again(lw, x) || sn_lower_is_shifted_much(lw, x, bytes_of(lw, x)) || pays_once(lw, x);
 }
 
 /* First what its operands are, then what it takes to read them, then what follows for itself. */

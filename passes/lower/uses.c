@@ -44,6 +44,7 @@ static void count_users(sn_lower *lw) {
         if (!live[i]) continue;
         const sn_node_rec *n = sn_node_get(lw->m, (sn_nd){i});
         for (uint32_t k = 0; k < n->n_in; k++) lw->nodes[n->in[k].i].users++;
+        if (sn_lower_is_lookup(n)) lw->nodes[n->in[0].i].looked_up += sn_lower_elements(lw, (sn_nd){i});
         if (sn_lower_joins_rows(lw, (sn_nd){i})) note_flat(lw, n->in[0]);
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) lw->nodes[g->outputs.at[k].node.i].users++;
@@ -53,6 +54,7 @@ static void count_users(sn_lower *lw) {
         uint32_t ways = sn_ops[n->op].cls == SN_OPS_VIEW ? lw->nodes[i].ways : 1;
         for (uint32_t k = 0; k < n->n_in && live[i]; k++) lw->nodes[n->in[k].i].ways += ways;
     }
+    sn_lower_count_places(lw);
 }
 
 /* ---- made of constants ---- */

@@ -705,11 +705,13 @@ static void group_repeats(sn_pass_ctx *cx, const sn_schedule_shape *sh, const sn
     }
 }
 
-/* The loads of a small window go together, and those of tiny nests. */
+/* The loads of a small window go together, and those of tiny nests. On a CPU so do the tests of its taps: vectors that no border
+ * touches have none (codegen-llvm/interior.c). */
 static void write_out(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
     sn_module *m = cx->m;
     bool small = sh->windows && sh->max_count <= SN_WRITTEN_WINDOW;
-    for (uint32_t i = 0; i < sh->n_nests && cx->target->is_gpu && (small || are_tiny(cx, sh)); i++)
+    if (!cx->target->is_gpu) small &= sh->all_perfect && sh->instructions * sh->max_count <= SN_ELEMENT_CODE;
+    for (uint32_t i = 0; i < sh->n_nests && (small || are_tiny(cx, sh)); i++)
         for (uint32_t d = 0; d < sh->nests[i].chain.n; d++)
             sn_stmt_get(m, sh->nests[i].chain.at[d])->kind = SN_AXIS_UNROLL;
 }
