@@ -20,9 +20,10 @@
  * (layout_groups.c). A convolution of single pixels is a product already where its rows of pixels can be brought: these
  * go along with their neighbours. More taps than pixels: a weight gradient, whose sum runs over pixels; both operands
  * have what is not summed innermost, few channels joined with the taps of a row, others with zeros behind them, those
- * of groups together. One that is left to a library has channels innermost in image and weights where the image can be
- * had so, and else stays as it is; so does one whose schedule is of class window. Legality: always; padded channels and
- * taps are products of zeros (an infinity in a pixel that a joined window reaches without a tap makes nan).
+ * of groups together; of small groups they stay as they lie where class taps takes less time. One that is left to a
+ * library has channels innermost in image and weights where the image can be had so, and else stays as it is; so does
+ * one whose schedule is of class window or taps. Legality: always; padded channels and taps are products of zeros (an
+ * infinity in a pixel that a joined window reaches without a tap makes nan).
  */
 #include "ir/graph/build.h"
 #include "ir/graph/conv.h"
@@ -509,13 +510,13 @@ static bool has_pixels_together(sn_module *m, sn_nd x) {
 /* Is the gradient of small groups sooner by threads that have the sums of several taps (class taps), with its operands as they lie? Boxes of
  * half lines take longer than is counted for them. */
 static bool taps_pay(sn_pass_ctx *cx, sn_nd x, const shape *s, sn_mma mma, double copies) {
-    enum { HUNDRED = 100, FMAS = 128 /* of a multiprocessor in a cycle */ };
+    enum { HUNDRED = 100 };
     const sn_node_rec *n = sn_node_get(cx->m, x);
     if (s->g.groups == 1 || s->image[0] > SN_CHOICE_TAP_CHANNELS) return false;
     if (!has_pixels_together(cx->m, n->in[0]) || !has_pixels_together(cx->m, n->in[1])) return false;
     double products =
         (double)s->result[0] * (double)s->pixels * (double)s->result[1] * (double)s->weights[1] * (double)s->taps;
-    double taps = products * SN_CHOICE_TAP_SUMS / HUNDRED / (FMAS * cx->target->units);
+    double taps = products * SN_CHOICE_TAP_SUMS / HUNDRED / (SN_ISSUES * cx->target->units);
     return taps * HUNDRED < (ways_of(cx, x, s, mma, 1).boxes + copies) * SN_CHOICE_HALF_LINES;
 }
 

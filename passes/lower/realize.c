@@ -190,7 +190,6 @@ static bool is_of_keys(const sn_lower *lw, sn_nd x, uint32_t k) {
 
 /* What is computed again for each row goes to memory where that takes longer than a kernel of its own. */
 static void decide_repeated(sn_lower *lw, sn_nd x) {
-    enum { LANES = 128 /* of a multiprocessor */ };
     const sn_target *t = lw->cx->target;
     const sn_node_rec *n = sn_node_get(lw->m, x);
     for (uint32_t k = 0; t->is_gpu && k < n->n_in; k++) {
@@ -201,7 +200,7 @@ static void decide_repeated(sn_lower *lw, sn_nd x) {
         double again = sn_lower_elements(lw, x) - sn_lower_elements(lw, in),
                work = info->ops + (info->slow ? SN_REALIZE_SLOW : 0);
         bool computed = !info->realized && !info->within && sn_node_is_elementwise(sn_node_get(lw->m, in));
-        info->realized |= computed && again * work > (double)SN_LAUNCH * LANES * t->units;
+        info->realized |= computed && again * work > (double)SN_LAUNCH * SN_ISSUES * t->units;
     }
 }
 

@@ -4,7 +4,7 @@
  *
  * Neighbours of a pixel, shifted by views and pads, are other elements of %m: each is computed for itself in the kernel that reads them, nine
  * roots for a pixel. Against that stand a store of each element of %m, and loads. Only element by element operations are asked here; how
- * large an expression may be before it is stored anyway says to_loops.c.
+ * large an expression may be before it is stored anyway says realize.c.
  */
 #include "passes/base/constants.h"
 #include "passes/base/costs.h"

@@ -13,8 +13,8 @@
  * merges: blocks sort short parts, then what is kept of those.
  *
  * A CPU has no shared memory that makes a network of a block cheap. There short rows go through one in registers, side by side (sort_network.c),
- * few elements of a row are found by as many passes over it, in a row that is alone each element counts those before it, and long rows go by
- * the digits of their keys (sort_radix.c).
+ * few elements of long rows are found in one reading (sort_select.c), those of others by as many passes, in a row that is alone each element
+ * counts those before it, and long rows go by the digits of their keys (sort_radix.c).
  *
  * Elements are compared as integers (order.c). Keys of 64 bits carry the position in a second temporary, and equal
  * keys go by the order of the runs. The last kernel reads the values through the positions, so that they come out bit

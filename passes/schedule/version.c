@@ -14,6 +14,7 @@ static const char *const ROWS[] = {
 #include "passes/schedule/base/schedules.def"
 #undef SN_SCHEDULE
 #define SN_CONSTANT(NAME, value, unit, ORIGIN, doc) "constant " #NAME " " #value,
+#include "passes/base/constants.def"
 #include "passes/schedule/base/constants.def"
 #undef SN_CONSTANT
 #define SN_COST(LOP, full, half, special) "cost " #LOP " " #full " " #half " " #special,

@@ -1,7 +1,7 @@
 /* window_taps.c: class taps of the pass `schedule`: sums over pixels for each tap of windows, on GPUs: gradients of the weights of depthwise
  * convolutions and of those with small groups.
  *
- * Finds them, and chooses what window_taps_bind.c binds: a thread has the sums of all taps along a line, of some other taps (tile_n) and of some
+ * Finds them, and chooses what window_taps_bind.c binds: a thread has the sums of taps along a line (tile_k), of some other taps (tile_n) and of some
  * results that share pixels (tile_m), for a run of `unroll` places of the line. Each element of the line that it loads goes into as
  * many sums as taps reach it. What else there is of the sum is shared by the threads of a block, and by `split` blocks.
  * Every header is counted: instructions, lines that the nearest cache gives, bytes of the L2 and of memory, and how
