@@ -123,25 +123,32 @@ static lv index_value(sn_gen *g, const sn_stmt_rec *s) {
 
 /* ---- small integers ---- */
 
-/* The integer as an index, where arithmetic on indices makes it and no step of that is large. */
-static sn_ix number_of(sn_gen *g, sn_val v) {
+/* `left`: steps that may still be taken. A value that several read is walked for each of them. */
+static sn_ix find_number(sn_gen *g, sn_val v, uint32_t *left) {
     enum { MOST = 1 << 22 };
     sn_module *m = g->m;
     sn_stmt def = sn_val_get(m, v)->def;
     const sn_stmt_rec *r = def.i ? sn_stmt_get(m, def) : NULL;
     sn_dtype t = sn_val_get(m, v)->dtype;
     sn_ix e = {0}, x, y;
-    if (!r || (t != SN_I32 && t != SN_I64)) return e;
+    if (!r || (t != SN_I32 && t != SN_I64) || !*left) return e;
+    --*left;
     if (r->op == SN_LOP_INDEX && !sn_ix_uses_vals(m, r->ix)) e = sn_gen_resolve(g, r->ix);
     if (r->op == SN_LOP_CONST) e = sn_ix_const(m, r->i);
-    if (r->op == SN_LOP_CAST) e = number_of(g, r->in[0]);
-    if (r->op == SN_LOP_NEG && (x = number_of(g, r->in[0])).i) e = sn_ix_scale(m, x, -1);
-    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = number_of(g, r->in[0])).i &&
-        (y = number_of(g, r->in[1])).i)
+    if (r->op == SN_LOP_CAST) e = find_number(g, r->in[0], left);
+    if (r->op == SN_LOP_NEG && (x = find_number(g, r->in[0], left)).i) e = sn_ix_scale(m, x, -1);
+    if ((r->op == SN_LOP_ADD || r->op == SN_LOP_SUB) && (x = find_number(g, r->in[0], left)).i &&
+        (y = find_number(g, r->in[1], left)).i)
         e = r->op == SN_LOP_ADD ? sn_ix_add(m, x, y) : sn_ix_sub(m, x, y);
     if (!e.i) return e;
     sn_range all = sn_ix_range(m, e);
     return all.lo > -MOST && all.hi < MOST ? e : (sn_ix){0};
+}
+
+/* The integer as an index, where a few steps of arithmetic on indices make it, none of which is large. */
+static sn_ix number_of(sn_gen *g, sn_val v) {
+    uint32_t left = 64;
+    return find_number(g, v, &left);
 }
 
 /* Such a number as a float; NULL: it is no such number. Below 2^22 it is added to the bits of 1.5 * 2^23, and that is subtracted: conversions take the unit

@@ -48,6 +48,7 @@ typedef struct selecting {
     late *of;               /* by old id */
     sn_nd *now;             /* old id to new one */
     SN_VEC(group) groups;
+    uint32_t *slots, mask; /* places of groups plus 1, by their keys; 0: free */
 } selecting;
 
 static const sn_node_rec *old_node(const selecting *s, sn_nd x) { return sn_table_at(&s->old.nodes, x.i); }
@@ -119,21 +120,29 @@ static double selected(const selecting *s, sn_nd x, const late *l) {
     return elements(s, x, l, (double)extent(s->m, &old_node(s, x)->type, l->from_end));
 }
 
-static group *group_of(const selecting *s, uint64_t key) {
-    for (uint32_t i = 0; i < s->groups.n; i++)
-        if (s->groups.at[i].key == key) return &s->groups.at[i];
-    return NULL;
+/* The slot that has the key, or would have it. Groups are at most half of the slots. */
+static uint32_t *slot_of(const selecting *s, uint64_t key) {
+    uint32_t at = (uint32_t)key & s->mask;
+    while (s->slots[at] && s->groups.at[s->slots[at] - 1].key != key) at = (at + 1) & s->mask;
+    return &s->slots[at];
+}
+
+static void make_slots(selecting *s) {
+    uint64_t size = 4;
+    while (size < 2 * (uint64_t)s->n) size *= 2;
+    s->mask = (uint32_t)(size - 1);
+    s->slots = SN_NEWN(s->cx->scratch, uint32_t, size);
 }
 
 static void count_select(selecting *s, sn_nd x) {
     const late *l = &s->of[x.i];
-    group *g = group_of(s, l->key);
-    if (!g) {
+    uint32_t *slot = slot_of(s, l->key);
+    if (!*slot) {
         group one = {.key = l->key, .rows = elements(s, x, l, (double)l->rows), .cost = l->cost};
         SN_PUSH(s->cx->scratch, &s->groups, one);
-        g = &s->groups.at[s->groups.n - 1];
+        *slot = s->groups.n;
     }
-    g->selected += selected(s, x, l);
+    s->groups.at[*slot - 1].selected += selected(s, x, l);
 }
 
 /* Somebody reads it otherwise than as rows of the same select. */
@@ -165,12 +174,14 @@ static bool look(selecting *s) {
         else if (sn_node_is_elementwise(n)) find_element(&s->of[x.i], s, x);
     }
     find_last(s, last);
+    make_slots(s);
     for (uint32_t i = 0; i < s->n; i++)
         if (last[s->order[i]] && s->of[s->order[i]].computes) count_select(s, (sn_nd){s->order[i]});
     for (uint32_t i = 0; i < s->n; i++) {
         late *l = &s->of[s->order[i]];
-        const group *g = last[s->order[i]] && l->computes ? group_of(s, l->key) : NULL;
-        if (!g || !sn_lookups_pay(&g->cost, g->selected, g->rows, false)) continue;
+        if (!last[s->order[i]] || !l->computes) continue;
+        const group *g = &s->groups.at[*slot_of(s, l->key) - 1];
+        if (!sn_lookups_pay(&g->cost, g->selected, g->rows, false)) continue;
         l->put = l->needed = any = true;
     }
     mark_needed(s);

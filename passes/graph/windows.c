@@ -8,7 +8,7 @@
  *
  * A window over several axes is one over each, one after the other: 31 + 31 elements in place of 31 * 31. Largest and
  * smallest elements need no rest: their last short window may begin earlier and overlap the one before it. Steps,
- * dilation, padding and casts in front are all the same to it: short windows begin at the steps of the long ones, so
+ * dilation, padding and one cast in front are all the same to it: short windows begin at the steps of the long ones, so
  * that their length is a multiple where steps are longer than an element.
  *
  * Legal for sums, maxima and minima: every element goes into the result as often as before (sums: once), in an order
@@ -49,10 +49,8 @@ static bool find_windows(windows *w, sn_module *m, sn_nd x) {
     uint32_t mask = sn_node_axes_mask(m, x), rank = sn_type_of(m, n->in[0])->rank;
     *w = (windows){.m = m, .op = n->op, .base = n->in[0], .sum = sn_type_of(m, n->in[0])->dtype};
     w->join = n->op == SN_OP_SUM ? SN_OP_ADD : n->op == SN_OP_AMAX ? SN_OP_MAXIMUM : SN_OP_MINIMUM;
-    for (const sn_node_rec *u; (u = sn_node_get(m, w->base))->op == SN_OP_UNFOLD || u->op == SN_OP_CAST;
-         w->base = u->in[0]) {
-        if (u->op == SN_OP_CAST && w->n) break;
-        if (u->op == SN_OP_CAST) continue;
+    if (sn_node_get(m, w->base)->op == SN_OP_CAST) w->base = sn_node_get(m, w->base)->in[0];
+    for (const sn_node_rec *u; (u = sn_node_get(m, w->base))->op == SN_OP_UNFOLD; w->base = u->in[0]) {
         for (uint32_t i = w->n; i > 0; i--) w->at[i] = w->at[i - 1];
         w->at[0] = window_of(m, w->base);
         w->n++;
@@ -95,9 +93,10 @@ static int64_t choose(const windows *w, const window *a) {
 
 /* ---- the new graph ---- */
 
-static sn_nd reduce(const windows *w, sn_nd x, const window *a) {
+/* Elements of the base are cast first; results are not: sums of them, of i64 say, may be of more bits than what is summed. */
+static sn_nd reduce(const windows *w, sn_nd x, const window *a, bool is_base) {
     sn_nd u = sn_graph_unfold(w->m, x, a->axis, a->size, a->step, a->dilation);
-    if (sn_type_of(w->m, x)->dtype == sn_type_of(w->m, w->base)->dtype) u = sn_graph_cast(w->m, u, w->sum);
+    if (is_base) u = sn_graph_cast(w->m, u, w->sum);
     int64_t last = sn_type_of(w->m, x)->rank;
     return sn_graph_reduce(w->m, w->op, u, &last, 1, false);
 }
@@ -108,21 +107,22 @@ static sn_nd part(const windows *w, sn_nd x, const window *a, int64_t start, int
 }
 
 static sn_nd reduce_in_steps(const windows *w, sn_nd x, const window *a) {
+    bool is_base = sn_nd_eq(x, w->base);
     int64_t size = choose(w, a), whole = a->size / size, rest = a->size % size;
-    if (size == a->size) return reduce(w, x, a);
+    if (size == a->size) return reduce(w, x, a, is_base);
     int64_t length = sn_ix_value(w->m, sn_type_of(w->m, x)->shape[a->axis]), between = size * a->dilation;
     int64_t n = (length - (a->size - 1) * a->dilation - 1) / a->step + 1;
     window shorter = *a, of_those = {a->axis, whole, 1, between / a->step}, left = *a;
     shorter.size = size, left.size = rest;
-    sn_nd each = reduce(w, x, &shorter), those = part(w, each, a, 0, n + (whole - 1) * of_those.dilation);
-    sn_nd y = reduce(w, those, &of_those);
+    sn_nd each = reduce(w, x, &shorter, is_base), those = part(w, each, a, 0, n + (whole - 1) * of_those.dilation);
+    sn_nd y = reduce(w, those, &of_those, false);
     if (!rest) return y;
     if (w->op != SN_OP_SUM) {
         sn_nd last = part(w, each, a, (a->size - size) * a->dilation / a->step, n);
         return sn_graph_binary(w->m, w->join, y, last);
     }
     int64_t from = whole * between;
-    return sn_graph_binary(w->m, w->join, y, reduce(w, part(w, x, a, from, length - from), &left));
+    return sn_graph_binary(w->m, w->join, y, reduce(w, part(w, x, a, from, length - from), &left, is_base));
 }
 
 /* On a CPU axes are taken one after the other where they are not cut any further: the last one first, for each place where steps of the others
@@ -138,8 +138,10 @@ static bool pays_by_axes(const sn_pass_ctx *cx, const windows *w, sn_nd x, int64
         if (apart > elements) return false;
     }
     int64_t bytes = sn_dtype_bytes(type->dtype);
-    bool is_near = sn_type_static(w->m, type, &n) && n * bytes <= (int64_t)(t->cache_bytes / SN_SHIFTED_CACHE);
-    return row * bytes >= t->vector_bytes && elements - apart >= (is_near ? SN_WINDOW_SAVED_HOST : SN_WINDOW_SAVED_FAR);
+    bool is_near =
+        sn_type_static(w->m, type, &n) && sn_mul_clamped(n, bytes) <= (int64_t)(t->cache_bytes / SN_SHIFTED_CACHE);
+    if (sn_mul_clamped(row, bytes) < (int64_t)t->vector_bytes) return false;
+    return elements - apart >= (is_near ? SN_WINDOW_SAVED_HOST : SN_WINDOW_SAVED_FAR);
 }
 
 static sn_nd rule(sn_pass_ctx *cx, sn_nd x) {

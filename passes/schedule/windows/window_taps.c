@@ -356,11 +356,15 @@ static void add(options *o, int64_t x) {
     if (o->n < MOST_OPTIONS && x > 0) o->at[o->n++] = x;
 }
 
+/* The largest one below `limit` of what equal parts of n have; 0: there is none. Lines may be long: parts are not tried one by one. */
+static int64_t piece_below(int64_t n, int64_t limit) {
+    return n > 0 && limit > 1 ? sn_ceil_div(n, sn_ceil_div(n, limit - 1)) : 0;
+}
+
 /* Equal pieces of n. */
 static options piece_options(int64_t n, int64_t most, uint32_t pinned) {
     options o = {0};
-    for (int64_t parts = 1; parts <= n && o.n < MOST_PIECES && !pinned; parts++)
-        if (sn_ceil_div(n, parts) <= most) add(&o, sn_ceil_div(n, parts));
+    for (int64_t x = piece_below(n, most + 1); x && o.n < MOST_PIECES && !pinned; x = piece_below(n, x)) add(&o, x);
     add(&o, pinned);
     return o;
 }
@@ -371,8 +375,8 @@ static options run_options(const sn_taps *t, uint32_t pinned) {
     int64_t all = sn_ceil_div(t->places, t->apart), most = all < SN_TAPS_RUN ? all : SN_TAPS_RUN;
     for (int64_t x = most; x >= 1 && !pinned; x--)
         if (t->places % (x * t->apart) == 0) add(&o, x);
-    for (int64_t parts = 1; parts <= all && o.n < MOST_OPTIONS && !pinned; parts++)
-        if (sn_ceil_div(all, parts) <= SN_TAPS_RUN) add(&o, sn_ceil_div(all, parts));
+    for (int64_t x = piece_below(all, most + 1); x && o.n < MOST_OPTIONS && !pinned; x = piece_below(all, x))
+        add(&o, x);
     add(&o, pinned);
     return o;
 }
