@@ -67,12 +67,18 @@ static sn_status check_slice(const finder *f, uint32_t x, uint32_t end) {
                    sn_ix_text(f->m, size), number_of(f, x), sn_ix_text(f->m, trip));
 }
 
-static sn_status check_number_of_state(const finder *f, uint32_t x, uint32_t end) {
+/* It has a number that the repeat has, and is something at first before that begins. */
+static sn_status check_state(const finder *f, uint32_t x, uint32_t end) {
     int64_t index = sn_node_int(f->m, (sn_nd){x}, SN_ATTR_INDEX, 0);
     int64_t states = sn_node_int(f->m, (sn_nd){end}, SN_ATTR_STATES, 0);
-    if (index < states) return SN_OK;
-    return sn_fail(f->m->env, SN_ERROR_TYPE, "repeat_state: index=%lld, repeat %u has %lld states", (long long)index,
-                   number_of(f, x), (long long)states);
+    uint32_t in = f->of[node_of(f, x)->in[0].i];
+    if (index >= states)
+        return sn_fail(f->m->env, SN_ERROR_TYPE, "repeat_state: index=%lld, repeat %u has %lld states",
+                       (long long)index, number_of(f, x), (long long)states);
+    while (in && in < end) in = f->of[in];
+    if (in != end) return SN_OK;
+    return sn_fail(f->m->env, SN_ERROR_TYPE, "repeat_state: what it is at first is a value inside of repeat %u itself",
+                   number_of(f, x));
 }
 
 static sn_status look(finder *f, uint32_t x) {
@@ -83,7 +89,7 @@ static sn_status look(finder *f, uint32_t x) {
         if (!scope)
             return sn_fail(f->m->env, SN_ERROR_TYPE, "%s: repeat %u has no end", sn_ops[n->op].name, number_of(f, x));
         if (n->op == SN_OP_REPEAT_SLICE) SN_TRY(check_slice(f, x, scope));
-        else SN_TRY(check_number_of_state(f, x, scope));
+        else SN_TRY(check_state(f, x, scope));
     }
     if (n->op == SN_OP_REPEAT) scope = x;
     for (uint32_t k = 0; k < n->n_in; k++) {

@@ -18,7 +18,7 @@
  *     32 bits, places    i64 of key, position, and the sign, which keys of zeros have not
  *
  * All become their values again, so that no lane looks one up. Without positions nobody can tell equal elements apart, but for zeros: -0 stands
- * before 0 then. Nans of any bits come out as one.
+ * before 0 then (descending: behind it). Nans come out as nans of other bits.
  *
  * Cost: about log2(n)^2 / 4 exchanges an element; the code has all of them.
  */

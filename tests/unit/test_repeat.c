@@ -89,6 +89,16 @@ Test(repeat, needs_as_many_elements_as_steps, .init = begin, .fini = end) {
     fails("the axis has 7 elements, repeat 1 has 6 steps");
 }
 
+Test(repeat, state_begins_outside, .init = begin, .fini = end) {
+    unsigned loop = sn_repeat_begin(g);
+    sn_node e = sn_repeat_slice(g, loop, sn_input(g, "x", SN_F32, SN_LIST(4, 3)), 0, false), r[1];
+    sn_node h = sn_repeat_state(g, loop, 0, sn_neg(g, e)), next = sn_add(g, h, e);
+    sn_repeat whole = ended(loop, 4, &h, &next, NULL);
+    sn_repeat_end(r, g, &whole);
+    sn_output(g, "y", r[0]);
+    fails("what it is at first is a value inside of repeat 1 itself");
+}
+
 Test(repeat, is_not_read_from_outside, .init = begin, .fini = end) {
     unsigned loop = sn_repeat_begin(g);
     sn_node h = sn_repeat_state(g, loop, 0, sn_input(g, "x", SN_F32, SN_LIST(3))), next = sn_neg(g, h), r[1];
