@@ -496,9 +496,10 @@ static bool is_not_rounded(const estimate *es, sn_nd x, int64_t i) {
     case SN_OP_CLAMP:
     case SN_OP_MINIMUM:
     case SN_OP_MAXIMUM: return true;
-    case SN_OP_CAST:
-        return !sn_is_float(es->values[n->in[0].i]->dtype) &&
-               fabs(out->f[i]) <= ldexp(1, (int)sn_dtypes[out->dtype].digits);
+    case SN_OP_CAST: /* kernels may scale what they make narrow behind it, and round that */
+        if (sn_is_float(es->values[n->in[0].i]->dtype)) return false;
+        return out->f[i] == 0 ||
+               (!sn_is_narrow(out->dtype) && fabs(out->f[i]) <= ldexp(1, (int)sn_dtypes[out->dtype].digits));
     default: return false;
     }
 }
