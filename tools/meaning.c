@@ -160,6 +160,8 @@ static sn_status make_kernels(SN_UNUSED sn_context *ctx, void *args) {
 static sn_status watch_kernels(sn_context *ctx, void *args) {
     const check_args *c = args;
     sn_module *m = c->p->m;
+    if (!c->p->n_outputs)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "kernels without a graph can be emitted, not run");
     void **memory = SN_NEWN(&ctx->scratch, void *, m->bufs.count);
     int64_t size;
     for (uint32_t i = 1; i < m->bufs.count; i++) {

@@ -545,7 +545,7 @@ static random_tensor put_weights(form_maker *f, const random_tensor *s, random_t
     if (chance(f, 25)) e = put_masked(f, &e, "0.0");
     *whole = put_row(f, chance(f, 85) ? &e : &before, "sum", chance(f, 95) ? last : last - 1);
     if (chance(f, 20)) *whole = put_one(f, whole, "add", chance(f, 50) ? ", 1.0" : ", 1e-6");
-    *later = whole->at[last - 1] == s->at[last - 1] && chance(f, 40);
+    *later = whole->at[last] == 1 && whole->at[last - 1] == s->at[last - 1] && chance(f, 40);
     return *later ? e : put_two(f, s, "div", &e, whole);
 }
 

@@ -192,7 +192,7 @@ static sn_status factor_roundings(estimate *es, sn_nd x, errors *to) {
     double *common = common_of(es, to, terms->numel);
     for (int64_t i = 0; i < terms->numel; i++) {
         add_square(&to->squares[i], share * terms->f[i]);
-        common[i] += share * sqrt(squares->f[i]);
+        if (isfinite(squares->f[i])) common[i] += share * sqrt(squares->f[i]);
     }
     return SN_OK;
 }
@@ -482,11 +482,34 @@ static sn_status operand_errors(estimate *es, sn_nd x, uint32_t k, errors *to) {
     return how == PRODUCTS ? through_products(es, x, k, &from, to) : through_other(es, x, k, &from, to);
 }
 
-static void own_roundings(const sn_array *a, errors *to) {
+/* Is element i of x a number that the operation takes, or an integer? What becomes an integer or a truth value of it is as certain as its
+ * operand is: zeros of a relu are not above 0, and integers that a cast makes floats are the same ones when they come back. */
+static bool is_not_rounded(const estimate *es, sn_nd x, int64_t i) {
+    const sn_node_rec *n = sn_node_get(es->m, x);
+    const sn_array *out = es->values[x.i];
+    switch ((int)n->op) {
+    case SN_OP_SIGN:
+    case SN_OP_FLOOR:
+    case SN_OP_CEIL:
+    case SN_OP_ROUND:
+    case SN_OP_TRUNC:
+    case SN_OP_CLAMP:
+    case SN_OP_MINIMUM:
+    case SN_OP_MAXIMUM: return true;
+    case SN_OP_CAST: /* kernels may scale what they make narrow behind it, and round that */
+        if (sn_is_float(es->values[n->in[0].i]->dtype)) return false;
+        return out->f[i] == 0 ||
+               (!sn_is_narrow(out->dtype) && fabs(out->f[i]) <= ldexp(1, (int)sn_dtypes[out->dtype].digits));
+    default: return false;
+    }
+}
+
+static void own_roundings(const estimate *es, sn_nd x, const sn_array *a, errors *to) {
     double rounding = rounding_of(a->dtype);
     for (int64_t i = 0; i < a->numel; i++) {
-        add_square(&to->squares[i], rounding * a->f[i]);
-        add_square(&to->squares[i], least_of(a->dtype));
+        bool exact = is_not_rounded(es, x, i);
+        if (!exact) add_square(&to->squares[i], rounding * a->f[i]);
+        if (!exact || a->f[i] != 0) add_square(&to->squares[i], least_of(a->dtype));
     }
 }
 
@@ -513,7 +536,7 @@ static sn_status find_errors(estimate *es, sn_nd x) {
     if (n->op == SN_OP_SCATTER_SUM && sn_is_float(out->dtype)) SN_TRY(scatter_roundings(es, x, to));
     if (n->op == SN_OP_FLOORDIV && sn_is_float(out->dtype)) round_quotients(es, x, to);
     for (uint32_t r = 0; r < n->n_results && !is_exact(n); r++)
-        if (sn_is_float(out[r].dtype)) own_roundings(&out[r], &to[r]);
+        if (sn_is_float(out[r].dtype)) own_roundings(es, x, &out[r], &to[r]);
     es->errors[x.i] = to;
     return SN_OK;
 }

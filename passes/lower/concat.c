@@ -62,7 +62,8 @@ static uint32_t end_of(const sn_lower *lw, const sn_node_rec *n, uint32_t first)
 
 bool sn_lower_concat_stored(sn_lower *lw, sn_nd x, sn_buf b) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    if (n->op != SN_OP_CONCAT || end_of(lw, n, 0) == n->n_in) return false;
+    if (n->op != SN_OP_CONCAT || lw->nodes[x.i].buf.i) return false; /* in memory: it is copied */
+    if (end_of(lw, n, 0) == n->n_in) return false;
     uint32_t axis = (uint32_t)sn_node_int(lw->m, x, SN_ATTR_AXIS, 0); /* canonical: not negative */
     sn_ix shape[SN_MAX_RANK];
     memcpy(shape, n->type.shape, n->type.rank * sizeof *shape);

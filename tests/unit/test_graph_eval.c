@@ -416,6 +416,34 @@ Test(graph_eval, errors_of_elements) {
     }
 }
 
+/* What is an integer, or 0, without a rounding decides: nobody may take the neighbour for it. A factor that is infinite has no share to be
+ * off by. */
+Test(graph_eval, certain_steps_have_no_errors) {
+    static const char *const ops[] = {
+        "  %r = cast %i dtype=f64\n  %a = cast %r dtype=i8\n",
+        "  %r = cast %b dtype=bf16\n  %a = cast %r dtype=bool\n",
+        "  %n = mul %x, -1.7\n  %r = maximum %n, 0\n  %a = gt %r, 0\n",
+        "  %n = mul %x, 2.3\n  %r = floor %n\n  %a = cast %r dtype=i64\n",
+        "  %n = mul %x, inf\n  %a = matmul %n, %x precision=bf16\n",
+    };
+    for (size_t k = 0; k < SN_COUNT(ops); k++) {
+        char text[512];
+        sn_array out;
+        double *errors;
+        snprintf(text, sizeof text,
+                 "graph @g() {\n  %%x = constant values=[1, 3, 5, 7] dtype=f32 shape=[2, 2]\n"
+                 "  %%i = constant values=[0, 5, -7, 100] dtype=i32 shape=[4]\n"
+                 "  %%b = constant values=[0, 1, 0, 1] dtype=bool shape=[4]\n%s  return a = %%a\n}\n",
+                 ops[k]);
+        sn_module *m = eval_text(&out, text, NULL);
+        cr_assert_eq(env.status, SN_OK, "%s: %s", ops[k], env.message);
+        cr_assert_eq(sn_graph_eval_errors(&errors, m, NULL, &arena), SN_OK);
+        for (int64_t i = 0; i < out.numel; i++)
+            cr_expect(errors[i] < 0.5, "%s: element %d may be off by %g", ops[k], (int)i, errors[i]);
+        eval_end(m);
+    }
+}
+
 /* Where an operand that is off may meet a pole everything may come out, until something bounds it. Roots end without one. */
 Test(graph_eval, errors_at_poles) {
     static const struct {
