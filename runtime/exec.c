@@ -124,7 +124,7 @@ static int launch_host(void *user, uint32_t kernel, void *const *params) {
         st->params[code->n_params] = st->keeps[kernel];
         call.params = st->params;
     }
-    if (st->p->pool) sn_pool_run_again(st->p->pool, &st->habits[kernel], call.k->grid, run_blocks, &call);
+    if (st->p->pool) sn_pool_run(st->p->pool, call.k->grid, run_blocks, &call);
     else if (call.k->grid) run_blocks(&call, 0, call.k->grid);
     return SN_OK;
 }

@@ -187,11 +187,10 @@ struct sn_prog_state {
     uint32_t next_map; /* of the current run */
     bool follows;      /* a kernel of the current run has been launched */
     void *library_workspace;
-    void **ops;            /* by kernel: its operation of the library, where it has a bias */
-    sn_pool_habit *habits; /* CPU, by kernel: is its grid worth sharing? */
-    void *cudnn_handle;    /* where a kernel wants it */
-    sn_watch *watch;       /* NULL: nobody looks at the current run */
-    sn_run_clock *clock;   /* NULL: nobody times its steps */
+    void **ops;          /* by kernel: its operation of the library, where it has a bias */
+    void *cudnn_handle;  /* where a kernel wants it */
+    sn_watch *watch;     /* NULL: nobody looks at the current run */
+    sn_run_clock *clock; /* NULL: nobody times its steps */
     sn_run_graphs graph;
 };
 

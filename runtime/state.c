@@ -19,7 +19,6 @@ static void make_scratch(sn_prog_state *st) {
     uintptr_t at = (uintptr_t)sn_zalloc(&st->arena, maps);
     st->maps = (sn_rt_map *)((at + SN_MAP_ALIGN - 1) / SN_MAP_ALIGN * SN_MAP_ALIGN);
     st->ops = SN_NEWN(&st->arena, void *, p->n_codes);
-    st->habits = SN_NEWN(&st->arena, sn_pool_habit, p->n_codes);
 }
 
 /* The first run may be on a stream that does not wait for the one of the fill. */

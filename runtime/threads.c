@@ -9,8 +9,6 @@
  * Workers have the C locale, as the thread of a running call has it: libraries that assemble print and read numbers.
  * With threads of the caller (sn_env.parallel) a pool has none: a run hands over as many tasks as there are chunks.
  * A child of fork has none of its parent's threads: a pool makes its own there, before the first work that it shares out.
- * Handing work over takes a microsecond or some, and the pieces' data another core. Work that comes again and takes hardly longer is tried on
- * the caller's thread alone, and done as was faster (sn_pool_run_again).
  * Does not nest: a piece of work must not call sn_pool_run on its own pool.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -30,10 +28,6 @@ enum { NOBODY = 0 /* no process: workers are being made */ };
 
 /* About as long as a sleeping thread takes to wake. */
 static const double AWAKE_US = 40;
-
-/* What takes longer on all threads is shared, and not tried alone: sharing costs little of it. */
-static const float SHORT_US = 10;
-enum { HABIT_TRIES = 4 /* of either kind: the first one finds caches cold, and workers asleep */ };
 
 /* A range of pieces that its caller waits for; it lies on the caller's stack. */
 typedef struct job {
@@ -244,31 +238,4 @@ void sn_pool_run(sn_pool *pool, int64_t n, sn_pool_fn fn, void *user) {
     open_job(pool, &j);
     take_chunks(&j);
     close_job(pool, &j);
-}
-
-/* ---- work that comes again ---- */
-
-static void note_run(float *shortest, uint8_t *n, double us) {
-    if (!*n || us < *shortest) *shortest = (float)us;
-    ++*n;
-}
-
-static void learn(sn_pool_habit *habit, bool alone, double us) {
-    if (alone) note_run(&habit->alone_us, &habit->n_alone, us);
-    else note_run(&habit->shared_us, &habit->n_shared, us);
-    habit->alone = habit->n_alone && habit->alone_us <= habit->shared_us;
-    habit->decided = habit->n_alone == HABIT_TRIES || (habit->n_shared == HABIT_TRIES && habit->shared_us > SHORT_US);
-}
-
-void sn_pool_run_again(sn_pool *pool, sn_pool_habit *habit, int64_t n, sn_pool_fn fn, void *user) {
-    bool alone = habit->decided ? habit->alone : habit->n_shared == HABIT_TRIES;
-    if (habit->decided || n < 2 || pool->threads == 1) {
-        if (alone && n > 0) fn(user, 0, n);
-        else sn_pool_run(pool, n, fn, user);
-        return;
-    }
-    double start = sn_now_us();
-    if (alone) fn(user, 0, n);
-    else sn_pool_run(pool, n, fn, user);
-    learn(habit, alone, sn_now_us() - start);
 }

@@ -20,15 +20,4 @@ uint32_t sn_pool_threads(const sn_pool *pool);
  * at once, each for pieces of its own; the workers are shared out among them. */
 void sn_pool_run(sn_pool *pool, int64_t n, sn_pool_fn fn, void *user);
 
-/* What its first few runs have told of work that comes again: the shortest on all threads, and on the caller's alone. Begins as zeros. */
-typedef struct sn_pool_habit {
-    float shared_us, alone_us;
-    uint8_t n_shared, n_alone;
-    bool decided, alone;
-} sn_pool_habit;
-
-/* sn_pool_run for work that comes again, as a kernel does: work that is done in less time than it takes to share it stays with
- * the caller. One thread at a time for a habit. */
-void sn_pool_run_again(sn_pool *pool, sn_pool_habit *habit, int64_t n, sn_pool_fn fn, void *user);
-
 #endif

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "runtime/threads.h"
 
@@ -39,46 +38,6 @@ Test(threads, every_piece_runs_once) {
     each_piece_once(2, 1);
     each_piece_once(3, 1000);
     each_piece_once(8, 7);
-}
-
-/* However it is done, and whatever was learnt of it. */
-Test(threads, work_that_comes_again_runs_once_each_time) {
-    sn_env env;
-    sn_env_init(&env);
-    for (uint32_t threads = 1; threads < 4; threads++) {
-        sn_pool *pool = sn_pool_new(&env, threads);
-        sn_pool_habit habits[2] = {0};
-        for (int round = 0; round < 50; round++) {
-            static const int64_t sizes[] = {30, 1};
-            for (int k = 0; k < 2; k++) {
-                tally t = {0};
-                sn_pool_run_again(pool, &habits[k], sizes[k], count_pieces, &t);
-                for (int64_t i = 0; i < 31; i++) cr_assert_eq(t.hits[i], i < sizes[k], "%u threads", threads);
-                if (habits[k].decided && habits[k].alone) cr_assert_eq(t.calls, 1);
-            }
-        }
-        if (threads > 1) cr_expect(habits[0].decided);
-        cr_expect_not(habits[1].decided);
-        sn_pool_free(pool);
-    }
-}
-
-static void take_long(void *user, int64_t begin, int64_t end) {
-    const struct timespec some = {.tv_nsec = 100000};
-    count_pieces(user, begin, end);
-    for (int64_t i = begin; i < end; i++) nanosleep(&some, NULL);
-}
-
-Test(threads, long_work_is_shared) {
-    sn_env env;
-    sn_env_init(&env);
-    sn_pool *pool = sn_pool_new(&env, 2);
-    sn_pool_habit habit = {0};
-    tally t = {0};
-    for (int round = 0; round < 10; round++) sn_pool_run_again(pool, &habit, 20, take_long, &t);
-    cr_expect(habit.decided && !habit.alone && !habit.n_alone);
-    cr_expect_eq(t.hits[19], 10);
-    sn_pool_free(pool);
 }
 
 enum { CALLERS = 6 };
