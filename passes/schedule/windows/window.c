@@ -148,48 +148,37 @@ static double element_cycles(const sn_window *w) {
 
 /* ---- headers ---- */
 
-enum { MOST_OPTIONS = 32, MOST_PARTS = 6 };
-
-typedef struct options {
-    int64_t at[MOST_OPTIONS];
-    uint32_t n;
-} options;
-
-static void add(options *o, int64_t x) {
-    for (uint32_t i = 0; i < o->n; i++)
-        if (o->at[i] == x) return;
-    if (o->n < MOST_OPTIONS && x > 0) o->at[o->n++] = x;
-}
+enum { MOST_PARTS = 6 };
 
 /* Results of a thread along a line: powers of two, and what divides the line. */
-static options own_options(int64_t windows, int64_t up_to, uint32_t pinned) {
-    options o = {0};
+static sn_window_options own_options(int64_t windows, int64_t up_to, uint32_t pinned) {
+    sn_window_options o = {0};
     for (int64_t x = 1; x <= up_to && x <= windows && !pinned; x++)
-        if (windows % x == 0 || (x & (x - 1)) == 0) add(&o, x);
-    add(&o, pinned);
+        if (windows % x == 0 || (x & (x - 1)) == 0) sn_window_add_option(&o, x);
+    sn_window_add_option(&o, pinned);
     return o;
 }
 
 /* ... of a patch: equal parts of the line. */
-static options side_options(int64_t windows, int64_t own, uint32_t pinned) {
-    options o = {0};
+static sn_window_options side_options(int64_t windows, int64_t own, uint32_t pinned) {
+    sn_window_options o = {0};
     for (int64_t parts = 1; parts <= windows && o.n < MOST_PARTS && !pinned; parts *= 2) {
         int64_t side = (windows + parts - 1) / parts;
         if (parts > 1) side = (side + own - 1) / own * own;
-        add(&o, side < windows ? side : windows);
+        sn_window_add_option(&o, side < windows ? side : windows);
     }
-    add(&o, pinned);
+    sn_window_add_option(&o, pinned);
     return o;
 }
 
 /* Planes, or lanes of at least a sector. */
-static options depth_options(const sn_window *w, uint32_t pinned) {
-    options o = {0};
+static sn_window_options depth_options(const sn_window *w, uint32_t pinned) {
+    sn_window_options o = {0};
     int64_t n = w->lanes >= 0 ? w->n_lanes : w->n_planes, fewest = w->lanes >= 0 ? SN_SECTOR / w->bytes : 1;
     for (int64_t x = 1; x <= SN_WINDOW_THREADS && x <= n && !pinned; x++)
-        if (n % x == 0 && (x >= fewest || x == n)) add(&o, x);
-    if (!o.n && !pinned) add(&o, 1);
-    add(&o, pinned);
+        if (n % x == 0 && (x >= fewest || x == n)) sn_window_add_option(&o, x);
+    if (!o.n && !pinned) sn_window_add_option(&o, 1);
+    sn_window_add_option(&o, pinned);
     return o;
 }
 
@@ -210,10 +199,10 @@ static void consider(sn_window_choice *c, sn_sched sc) {
 }
 
 /* All patches for these results of a thread. Planes lie side by side only where a patch has them whole. */
-static void consider_patches(sn_window_choice *c, const options *depths, sn_sched sc) {
+static void consider_patches(sn_window_choice *c, const sn_window_options *depths, sn_sched sc) {
     const sn_window *w = c->of;
-    options rows = side_options(w->row.windows, sc.unroll, c->pinned->tile_m);
-    options columns = side_options(w->column.windows, sc.vector, c->pinned->tile_n);
+    sn_window_options rows = side_options(w->row.windows, sc.unroll, c->pinned->tile_m);
+    sn_window_options columns = side_options(w->column.windows, sc.vector, c->pinned->tile_n);
     for (uint32_t i = 0; i < rows.n; i++)
         for (uint32_t j = 0; j < columns.n; j++)
             for (uint32_t k = 0; k < depths->n; k++) {
@@ -229,10 +218,10 @@ static void consider_all(sn_window_choice *c) {
     const sn_window *w = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_WINDOW;
-    options depths = depth_options(w, c->pinned->tile_k);
-    options columns =
+    sn_window_options depths = depth_options(w, c->pinned->tile_k);
+    sn_window_options columns =
         own_options(w->column.windows, w->lanes < 0 ? SN_WINDOW_OWN : SN_WINDOW_OWN / 2, c->pinned->vector);
-    options rows = own_options(w->row.windows, SN_WINDOW_OWN / 2, c->pinned->unroll);
+    sn_window_options rows = own_options(w->row.windows, SN_WINDOW_OWN / 2, c->pinned->unroll);
     for (uint32_t i = 0; i < columns.n; i++)
         for (uint32_t j = 0; j < rows.n; j++) {
             sc.vector = (uint32_t)columns.at[i], sc.unroll = (uint32_t)rows.at[j];

@@ -12,6 +12,12 @@ void sn_window_consider(sn_window_choice *c, const sn_sched *sc) {
     c->best = *sc;
 }
 
+void sn_window_add_option(sn_window_options *o, int64_t x) {
+    for (uint32_t i = 0; i < o->n; i++)
+        if (o->at[i] == x) return;
+    if (o->n < SN_WINDOW_MOST_OPTIONS && x > 0) o->at[o->n++] = x;
+}
+
 /* ---- products ---- */
 
 /* The fewest blocks of rows for each warp that have all rows of the product. */

@@ -20,6 +20,15 @@ typedef struct sn_window_choice {
 
 void sn_window_consider(sn_window_choice *c, const sn_sched *sc);
 
+/* Values of a part of a header that are tried: each once, and none of 0 or less. */
+enum { SN_WINDOW_MOST_OPTIONS = 32 };
+typedef struct sn_window_options {
+    int64_t at[SN_WINDOW_MOST_OPTIONS];
+    uint32_t n;
+} sn_window_options;
+
+void sn_window_add_option(sn_window_options *o, int64_t x);
+
 /* Headers whose warps multiply, each `unroll` blocks of 16 rows (or 8 columns) of one product, in which all lines of a block follow each
  * other. 0 rows: there is none. */
 typedef struct sn_window_products {

@@ -343,18 +343,7 @@ static double tile_cycles(const sn_taps *t, const sn_sched_list *tiles) {
 
 /* ---- headers ---- */
 
-enum { MOST_OPTIONS = 12, MOST_PIECES = 8, MOST_SPLIT = 64 };
-
-typedef struct options {
-    int64_t at[MOST_OPTIONS];
-    uint32_t n;
-} options;
-
-static void add(options *o, int64_t x) {
-    for (uint32_t i = 0; i < o->n; i++)
-        if (o->at[i] == x) return;
-    if (o->n < MOST_OPTIONS && x > 0) o->at[o->n++] = x;
-}
+enum { MOST_RUNS = 12, MOST_PIECES = 8, MOST_SPLIT = 64 };
 
 /* The largest one below `limit` of what equal parts of n have; 0: there is none. Lines may be long: parts are not tried one by one. */
 static int64_t piece_below(int64_t n, int64_t limit) {
@@ -362,22 +351,23 @@ static int64_t piece_below(int64_t n, int64_t limit) {
 }
 
 /* Equal pieces of n. */
-static options piece_options(int64_t n, int64_t most, uint32_t pinned) {
-    options o = {0};
-    for (int64_t x = piece_below(n, most + 1); x && o.n < MOST_PIECES && !pinned; x = piece_below(n, x)) add(&o, x);
-    add(&o, pinned);
+static sn_window_options piece_options(int64_t n, int64_t most, uint32_t pinned) {
+    sn_window_options o = {0};
+    for (int64_t x = piece_below(n, most + 1); x && o.n < MOST_PIECES && !pinned; x = piece_below(n, x))
+        sn_window_add_option(&o, x);
+    sn_window_add_option(&o, pinned);
     return o;
 }
 
 /* Runs that divide the line, and some that do not. */
-static options run_options(const sn_taps *t, uint32_t pinned) {
-    options o = {0};
+static sn_window_options run_options(const sn_taps *t, uint32_t pinned) {
+    sn_window_options o = {0};
     int64_t all = sn_ceil_div(t->places, t->apart), most = all < SN_TAPS_RUN ? all : SN_TAPS_RUN;
-    for (int64_t x = most; x >= 1 && !pinned; x--)
-        if (t->places % (x * t->apart) == 0) add(&o, x);
-    for (int64_t x = piece_below(all, most + 1); x && o.n < MOST_OPTIONS && !pinned; x = piece_below(all, x))
-        add(&o, x);
-    add(&o, pinned);
+    for (int64_t x = most; x >= 1 && o.n < MOST_RUNS && !pinned; x--)
+        if (t->places % (x * t->apart) == 0) sn_window_add_option(&o, x);
+    for (int64_t x = piece_below(all, most + 1); x && o.n < MOST_RUNS && !pinned; x = piece_below(all, x))
+        sn_window_add_option(&o, x);
+    sn_window_add_option(&o, pinned);
     return o;
 }
 
@@ -420,10 +410,10 @@ static void consider_all(choice *c) {
     const sn_taps *t = c->t;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_TAPS;
-    options taps = piece_options(t->n[SN_TAPS_LINE], SN_TAPS_SUMS, c->pinned->tile_k);
-    options moved = piece_options(t->n[SN_TAPS_MOVED], SN_TAPS_SUMS, c->pinned->tile_n);
-    options still = piece_options(t->n[SN_TAPS_STILL], SN_TAPS_SUMS, c->pinned->tile_m);
-    options runs = run_options(t, c->pinned->unroll);
+    sn_window_options taps = piece_options(t->n[SN_TAPS_LINE], SN_TAPS_SUMS, c->pinned->tile_k);
+    sn_window_options moved = piece_options(t->n[SN_TAPS_MOVED], SN_TAPS_SUMS, c->pinned->tile_n);
+    sn_window_options still = piece_options(t->n[SN_TAPS_STILL], SN_TAPS_SUMS, c->pinned->tile_m);
+    sn_window_options runs = run_options(t, c->pinned->unroll);
     for (uint32_t i = 0; i < taps.n; i++)
         for (uint32_t j = 0; j < moved.n; j++)
             for (uint32_t k = 0; k < still.n; k++)
