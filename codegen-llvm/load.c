@@ -10,11 +10,30 @@
  */
 #include "codegen-llvm/access.h"
 
+/* Where e is if the mask holds, and somewhere inside the buffer if not: on a GPU as far behind a place that neighbours have in common as e's
+ * constant says, so that a thread selects one address for all of them, and instructions add the rest. */
+static lv masked_address(sn_gen *g, const sn_gen_access *a, sn_ix e, uint32_t lanes, lv mask) {
+    sn_em *em = &g->em;
+    const sn_ix_term *terms;
+    sn_ix_term one;
+    int64_t c0, size;
+    sn_ix_terms(g->m, e, &terms, &c0, &one);
+    int64_t place = c0 < 0 ? 1 : 0;
+    while (place < -c0) place *= 2;
+    int64_t at = place + c0;
+    bool near = g->gpu && !a->b->swizzle && !sn_buf_is_local(a->b) && sn_ix_is_const(g->m, a->b->size, &size);
+    if (!near || at % lanes || at + lanes > size)
+        return em_select(em, mask, sn_gen_address(g, a, e), g->memory[a->id.i]);
+    lv otherwise = g->memory[a->id.i];
+    if (place) otherwise = sn_gen_element(g, a->elem, otherwise, sn_em_ci(em->cg->i64, place));
+    lv p = em_select(em, mask, sn_gen_address(g, a, sn_ix_addc(g->m, e, -c0)), otherwise);
+    return c0 ? sn_gen_element(g, a->elem, p, sn_em_ci(em->cg->i64, c0)) : p;
+}
+
 static lv load_at(sn_gen *g, const sn_gen_access *a, sn_ix e, uint32_t lanes, lv mask) {
     int64_t first;
     if (!mask && sn_gen_are_registers(g, a, e, lanes, &first)) return sn_gen_register(g, a->id, first, lanes);
-    lv p = sn_gen_address(g, a, e);
-    if (mask) p = em_select(&g->em, mask, p, g->memory[a->id.i]);
+    lv p = mask ? masked_address(g, a, e, lanes, mask) : sn_gen_address(g, a, e);
     lv x = LLVMBuildLoad2(g->em.b, sn_em_shape(a->elem, lanes), p, "");
     LLVMSetAlignment(x, sn_gen_alignment(a, lanes, g->gpu));
     if (g->gpu && g->steady[a->id.i] && !g->waits_late && !a->once) {

@@ -289,12 +289,18 @@ static work work_of(const sn_taps *t, const sn_taps_tile *p) {
 
 static int64_t shared_bytes(const sn_taps_tile *p) { return p->rows * p->results * sn_dtype_bytes(SN_F32); }
 
+/* Blocks that a multiprocessor has at once. */
+static double resident(const sn_taps *t, const sn_taps_tile *p) {
+    double regs = ceil(work_of(t, p).regs / 8) * 8;
+    return sn_window_fit(t->cx->target, (double)(p->lanes * p->rows), regs, (double)shared_bytes(p));
+}
+
 static double count_cycles(const sn_taps *t, const sn_taps_tile *p) {
     const sn_target *g = t->cx->target;
     work o = work_of(t, p);
     double threads = (double)(p->lanes * p->rows), turns = (double)p->turns, blocks = (double)p->parts;
     for (uint32_t i = 0; i < SN_TAPS_PARTS; i++) blocks *= (double)p->blocks[i];
-    double fit = sn_window_fit(g, threads, ceil(o.regs / 8) * 8, (double)shared_bytes(p));
+    double fit = resident(t, p);
     if (fit < 1 || o.written > SN_WINDOW_CODE) return 0;
     double each = ceil(blocks / g->units), thread = o.instructions * turns + o.end;
     double again = t->of_moved.bytes * (double)p->blocks[SN_TAPS_STILL] +
@@ -442,6 +448,7 @@ static sn_status other_cycles(double *out, const sn_taps *t, const sn_schedule_s
 sn_status sn_schedule_window_taps_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
                                              const sn_schedule_shape *sh, const sn_sched *pinned) {
     sn_taps t;
+    sn_taps_tile tile;
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
     choice c = {.t = &t, .pinned = pinned};
     double other = 0;
@@ -451,9 +458,11 @@ sn_status sn_schedule_window_taps_candidates(sn_sched_list *out, sn_pass_ctx *cx
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no sums for taps as its schedule says",
                        name);
     if (!c.cycles) return SN_OK;
+    sn_taps_measure(&tile, &t, &c.best);
     if (!pinned->cls) SN_TRY(other_cycles(&other, &t, sh, pinned));
     if (!pinned->cls) sn_remark(cx, name, "sums for taps: %.0f cycles; otherwise: %.0f", c.cycles, other);
     if (!pinned->cls && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
+    if (!c.best.min_blocks) c.best.min_blocks = (uint32_t)resident(&t, &tile);
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;
     return SN_OK;
