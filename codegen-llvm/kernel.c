@@ -364,11 +364,11 @@ static void gpu_function(sn_gen *g) {
     char size[48];
     snprintf(size, sizeof size, "%u,%u,1", g->threads_x + (g->produces ? SN_BOX_THREADS : 0), g->threads_y);
     attribute(g, "nvvm.reqntid", size);
-    /* ptxas takes no notice of a number that cannot be, and says so. */
-    uint32_t blocks = g->k->sched.min_blocks,
+    /* ptxas takes no notice of a number that cannot be, and says so. Where none is said, it gives threads of a whole program half the registers
+     * of what is linked (nvJitLink): with one they are alike. */
+    uint32_t blocks = g->k->sched.min_blocks ? g->k->sched.min_blocks : 1,
              most = sn_target_blocks(g->em.cg->target, (uint64_t)g->threads_x * g->threads_y);
-    if (g->produces && !blocks) blocks = 1; /* setmaxnreg wants to know how many registers threads begin with */
-    if (blocks && most) {
+    if (most) {
         snprintf(size, sizeof size, "%u", blocks < most ? blocks : most);
         attribute(g, "nvvm.minctasm", size);
     }

@@ -112,7 +112,7 @@ static work work_of(const sn_window *w, const sn_window_patch *p) {
     return o;
 }
 
-static double count_patch(const sn_window *w, const sn_window_patch *p) {
+static sn_window_count count_patch(const sn_window *w, const sn_window_patch *p) {
     const sn_target *t = w->cx->target;
     work o = work_of(w, p);
     double turns = ceil((double)p->tiles / (double)p->threads), threads = (double)p->threads;
@@ -120,7 +120,7 @@ static double count_patch(const sn_window *w, const sn_window_patch *p) {
     double pieces = (double)(p->lines * p->line), patch = (double)sn_window_patch_bytes(w, p);
     double blocks = (double)p->blocks[0] * (double)p->blocks[1] * (double)p->blocks[2] * (double)p->blocks[3];
     double fit = sn_window_fit(t, threads, ceil(o.regs / 8) * 8, patch + o.out);
-    if (fit < 1 || o.regs > SN_WINDOW_REGS || o.written > SN_WINDOW_CODE) return 0;
+    if (fit < 1 || o.regs > SN_WINDOW_REGS || o.written > SN_WINDOW_CODE) return (sn_window_count){0};
     double results = (double)(p->planes * p->rows * p->columns * p->lanes);
     double rest = results * w->rest_ops + (o.out > 0 ? results / (double)run_of(w, p) * SN_WINDOW_PASS : 0);
     double copies = pieces * (p->lines > 1 ? SN_WINDOW_COPY_LINES : SN_WINDOW_COPY);
@@ -130,7 +130,7 @@ static double count_patch(const sn_window *w, const sn_window_patch *p) {
     double alone = SN_CONTRACT_LATENCY + issued / threads * SN_WINDOW_PACE / 100;
     double memory = memory_bytes(w) / t->units / t->cycle_bytes, cache = each * patch / SN_PRODUCT_CACHE;
     double parts[] = {memory, cache, each * issued / SN_ISSUES, each * moved, each * SN_WINDOW_START};
-    return fmax(sn_window_beside(parts, SN_COUNT(parts), fit), ceil(each / fit) * alone);
+    return (sn_window_count){fmax(sn_window_beside(parts, SN_COUNT(parts), fit), ceil(each / fit) * alone), fit};
 }
 
 /* Class element: each tap is an access, a test of each line that there is, and what is made of it. Lanes lie along the last outer loop: an access
@@ -183,9 +183,9 @@ static sn_window_options depth_options(const sn_window *w, uint32_t pinned) {
 }
 
 /* Turns are as even as threads can take them. */
-static double count_cycles(void *of, const sn_sched *sc) {
+static sn_window_count count(void *of, const sn_sched *sc) {
     sn_window_patch p;
-    if (!sn_window_measure(&p, of, sc)) return 0;
+    if (!sn_window_measure(&p, of, sc)) return (sn_window_count){0};
     return count_patch(of, &p);
 }
 
@@ -233,7 +233,7 @@ sn_status sn_schedule_window_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_
                                         const sn_sched *pinned) {
     sn_window w;
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
-    sn_window_choice c = {.of = &w, .pinned = pinned, .count_cycles = count_cycles};
+    sn_window_choice c = {.of = &w, .pinned = pinned, .count = count};
     sn_sched_list product = {0}, by_rows = {0};
     if (!sn_window_find(&w, &why_not, cx, k, sh)) return SN_OK;
     if (pinned->bands || pinned->pixels) /* whose rows have been asked before */

@@ -339,14 +339,14 @@ static double registers(const sn_window_bands *b) {
     return once + (double)b->blocks * (double)(4 * b->side + 2 * 4) + (double)(b->w.steps > 1 ? SN_OTHER_REGS : 0);
 }
 
-static double count_cycles(void *of, const sn_sched *sc) {
+static sn_window_count count(void *of, const sn_sched *sc) {
     sn_window_bands *b = of;
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
-    if (!sn_window_bands_measure(b, sc)) return 0;
+    if (!sn_window_bands_measure(b, sc)) return (sn_window_count){0};
     double bytes = (double)bytes_of_stages(b, 1), turns = (double)(b->w.steps / b->at_hand);
     double fit = sn_window_fit(t, (double)b->threads, registers(b), (double)bytes_of(b));
-    if (fit < 1) return 0;
+    if (fit < 1) return (sn_window_count){0};
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]), images = blocks * (double)b->planes;
     double each = sn_waves(blocks, t->units) * (double)b->planes;
     double given = (double)b->threads / SN_WARP * (double)products_of(b) * turns;
@@ -362,7 +362,7 @@ static double count_cycles(void *of, const sn_sched *sc) {
     double alone = (1 + turns) * SN_CONTRACT_LATENCY + issued / (double)b->threads * SN_WINDOW_PACE / 100;
     double all = fmax(sn_window_beside(parts, SN_COUNT(parts), fit),
                       sn_waves(blocks, t->units * fit) * (double)b->planes * alone);
-    return b->turned ? all * SN_BANDS_TURNED / 100 : all;
+    return (sn_window_count){b->turned ? all * SN_BANDS_TURNED / 100 : all, fit};
 }
 
 static int64_t rows_of_line(void *of, const sn_sched *sc) { return groups_of(of, sc->tile_n); }
@@ -410,7 +410,7 @@ sn_status sn_schedule_window_bands_candidates(sn_sched_list *out, sn_pass_ctx *c
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
     sn_sched header = {0};
-    sn_window_choice c = {.of = &b, .pinned = pinned, .count_cycles = count_cycles};
+    sn_window_choice c = {.of = &b, .pinned = pinned, .count = count};
     if ((!open && !pinned->bands) || pinned->pixels) return SN_OK;
     if (!sn_window_bands_find(&b, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);

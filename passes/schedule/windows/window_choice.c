@@ -6,10 +6,11 @@
 enum { MOST_BLOCKS = 8, MOST_WARPS = 8, MOST_PLANES = 16, BLOCK_ROWS = 16 };
 
 void sn_window_consider(sn_window_choice *c, const sn_sched *sc) {
-    double cycles = c->count_cycles(c->of, sc);
-    if (!cycles || (c->cycles && cycles >= c->cycles)) return;
-    c->cycles = cycles;
+    sn_window_count n = c->count(c->of, sc);
+    if (!n.cycles || (c->cycles && n.cycles >= c->cycles)) return;
+    c->cycles = n.cycles;
     c->best = *sc;
+    if (!sc->min_blocks) c->best.min_blocks = (uint32_t)n.fit;
 }
 
 void sn_window_add_option(sn_window_options *o, int64_t x) {

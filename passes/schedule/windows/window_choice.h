@@ -9,11 +9,18 @@
 
 #include "passes/schedule/windows/window.h"
 
-/* The header of the fewest cycles, of those that were considered. */
+/* What a header comes to. */
+typedef struct sn_window_count {
+    double cycles; /* of a multiprocessor; 0: there is no such header */
+    double fit;    /* blocks that it has at a time */
+} sn_window_count;
+
+/* The header of the fewest cycles, of those that were considered. It says how many blocks were counted on: assemblers give their threads
+ * no more registers than those have room for, and no fewer, which each of them would choose in another way. */
 typedef struct sn_window_choice {
     const sn_sched *pinned;
     void *of; /* what the variant has found; it may note a header's parts there */
-    double (*count_cycles)(void *of, const sn_sched *sc); /* 0: there is no such header */
+    sn_window_count (*count)(void *of, const sn_sched *sc);
     sn_sched best;
     double cycles; /* 0: there is none yet */
 } sn_window_choice;

@@ -325,14 +325,14 @@ static double registers(const sn_window_pixels *p) {
 /* Are halves turned on their way, one by one? */
 static bool is_turned(const sn_window_pixels *p) { return p->down * p->across == 1 && p->terms == 1 && !p->last; }
 
-static double count_cycles(void *of, const sn_sched *sc) {
+static sn_window_count count(void *of, const sn_sched *sc) {
     sn_window_pixels *p = of;
     const sn_window_bands *b = &p->b;
     const sn_target *t = b->w.cx->target;
     const sn_mma_info *mma = &sn_mmas[b->mma];
-    if (!sn_window_pixels_measure(p, sc)) return 0;
+    if (!sn_window_pixels_measure(p, sc)) return (sn_window_count){0};
     double fit = sn_window_fit(t, (double)b->threads, registers(p), bytes_of(p));
-    if (fit < 1) return 0;
+    if (fit < 1) return (sn_window_count){0};
     double blocks = (double)(b->grid[0] * b->grid[1] * b->grid[2] * b->grid[3]);
     double each = sn_waves(blocks, t->units) * (double)b->planes, issued = instructions(p);
     double given = (double)b->threads / SN_WARP * products_of(p);
@@ -353,7 +353,7 @@ static double count_cycles(void *of, const sn_sched *sc) {
     if (!p->pairs && is_turned(p)) all = all * SN_PIXELS_TURNED / 100;
     if (p->down * p->across > 1 && !p->pairs) all = all * SN_PIXELS_PHASES / 100;
     if (p->last && b->w.steps == 1 && p->terms == 1) all = all * SN_PIXELS_DEPTHWISE / 100;
-    return p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all;
+    return (sn_window_count){p->terms > 1 ? all * SN_PIXELS_TERMS / 100 : all, fit};
 }
 
 static int64_t rows_of_line(void *of, const sn_sched *sc) {
@@ -395,7 +395,7 @@ sn_status sn_schedule_window_pixels_candidates(sn_sched_list *out, sn_pass_ctx *
     const char *why_not;
     bool open = pinned->cls == SN_SCHED_NONE;
     double other = 0;
-    sn_window_choice c = {.of = &p, .pinned = pinned, .count_cycles = count_cycles};
+    sn_window_choice c = {.of = &p, .pinned = pinned, .count = count};
     if (!open && !pinned->pixels) return SN_OK;
     if (!sn_window_pixels_find(&p, &why_not, cx, k, sh)) return SN_OK;
     consider_all(&c);

@@ -289,19 +289,13 @@ static work work_of(const sn_taps *t, const sn_taps_tile *p) {
 
 static int64_t shared_bytes(const sn_taps_tile *p) { return p->rows * p->results * sn_dtype_bytes(SN_F32); }
 
-/* Blocks that a multiprocessor has at once. */
-static double resident(const sn_taps *t, const sn_taps_tile *p) {
-    double regs = ceil(work_of(t, p).regs / 8) * 8;
-    return sn_window_fit(t->cx->target, (double)(p->lanes * p->rows), regs, (double)shared_bytes(p));
-}
-
-static double count_cycles(const sn_taps *t, const sn_taps_tile *p) {
+static sn_window_count count_tile(const sn_taps *t, const sn_taps_tile *p) {
     const sn_target *g = t->cx->target;
     work o = work_of(t, p);
     double threads = (double)(p->lanes * p->rows), turns = (double)p->turns, blocks = (double)p->parts;
     for (uint32_t i = 0; i < SN_TAPS_PARTS; i++) blocks *= (double)p->blocks[i];
-    double fit = resident(t, p);
-    if (fit < 1 || o.written > SN_WINDOW_CODE) return 0;
+    double fit = sn_window_fit(g, threads, ceil(o.regs / 8) * 8, (double)shared_bytes(p));
+    if (fit < 1 || o.written > SN_WINDOW_CODE) return (sn_window_count){0};
     double each = ceil(blocks / g->units), thread = o.instructions * turns + o.end;
     double again = t->of_moved.bytes * (double)p->blocks[SN_TAPS_STILL] +
                    t->of_still.bytes * (double)(p->blocks[SN_TAPS_MOVED] * p->blocks[SN_TAPS_LINE]);
@@ -310,8 +304,8 @@ static double count_cycles(const sn_taps *t, const sn_taps_tile *p) {
                       each * o.lines * turns * threads / SN_WARP, each * SN_WINDOW_START};
     double alone = turns * SN_CONTRACT_LATENCY + thread * SN_WINDOW_PACE / 100;
     double cycles = fmax(sn_window_beside(parts, SN_COUNT(parts), fit), ceil(each / fit) * alone);
-    if (p->parts == 1) return cycles;
-    return cycles + SN_PRODUCT_SHARE + (double)(p->parts * p->results) * sn_dtype_bytes(SN_F32) / SN_PRODUCT_FETCH;
+    double gather = (double)(p->parts * p->results) * sn_dtype_bytes(SN_F32) / SN_PRODUCT_FETCH;
+    return (sn_window_count){p->parts == 1 ? cycles : cycles + SN_PRODUCT_SHARE + gather, fit};
 }
 
 /* Of all terms, of so many instructions each. */
@@ -377,33 +371,27 @@ static sn_window_options run_options(const sn_taps *t, uint32_t pinned) {
     return o;
 }
 
-/* The least of what was looked at. */
-typedef struct choice {
-    const sn_taps *t;
-    const sn_sched *pinned;
-    sn_sched best;
-    double cycles; /* 0: there is none yet */
-} choice;
+static sn_window_count count(void *of, const sn_sched *sc) {
+    sn_taps_tile p;
+    return sn_taps_measure(&p, of, sc) ? count_tile(of, &p) : (sn_window_count){0};
+}
 
-static void consider(choice *c, sn_sched sc) {
+static void consider(sn_window_choice *c, sn_sched sc) {
     sn_taps_tile p;
     int64_t last = 0;
     for (int64_t split = 1; split <= MOST_SPLIT; split += sn_ceil_div(split, 4)) {
         sc.split = c->pinned->split ? c->pinned->split : (uint32_t)split;
-        if (!sn_taps_measure(&p, c->t, &sc)) return;
+        if (!sn_taps_measure(&p, c->of, &sc)) return;
         if (!c->pinned->split) sc.split = (uint32_t)p.parts; /* as many as have something to do */
-        sn_taps_measure(&p, c->t, &sc);
-        double cycles = p.parts == last ? 0 : count_cycles(c->t, &p);
-        bool least = cycles > 0 && (!c->cycles || cycles < c->cycles);
-        if (least) c->cycles = cycles, c->best = sc;
+        if (p.parts != last) sn_window_consider(c, &sc);
         if (c->pinned->split || p.turns == 1) return;
         last = p.parts;
     }
 }
 
-static void consider_threads(choice *c, sn_sched sc) {
-    bool lanes = c->t->n[SN_TAPS_LANES] > 1;
-    int64_t x = lanes ? sn_least(SN_WARP, sn_pow2_ceil(c->t->n[SN_TAPS_LANES])) : SN_WARP;
+static void consider_threads(sn_window_choice *c, sn_sched sc) {
+    const sn_taps *t = c->of;
+    int64_t lanes = t->n[SN_TAPS_LANES], x = lanes > 1 ? sn_least(SN_WARP, sn_pow2_ceil(lanes)) : SN_WARP;
     sc.block_x = c->pinned->block_x ? c->pinned->block_x : (uint32_t)x;
     for (int64_t threads = SN_TAPS_THREADS; threads >= SN_TAPS_THREADS / 4; threads /= 2) {
         sc.block_y = c->pinned->block_y ? c->pinned->block_y : (uint32_t)(threads / sc.block_x);
@@ -412,8 +400,8 @@ static void consider_threads(choice *c, sn_sched sc) {
     }
 }
 
-static void consider_all(choice *c) {
-    const sn_taps *t = c->t;
+static void consider_all(sn_window_choice *c) {
+    const sn_taps *t = c->of;
     sn_sched sc = *c->pinned;
     sc.cls = SN_SCHED_TAPS;
     sn_window_options taps = piece_options(t->n[SN_TAPS_LINE], SN_TAPS_SUMS, c->pinned->tile_k);
@@ -448,9 +436,8 @@ static sn_status other_cycles(double *out, const sn_taps *t, const sn_schedule_s
 sn_status sn_schedule_window_taps_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k,
                                              const sn_schedule_shape *sh, const sn_sched *pinned) {
     sn_taps t;
-    sn_taps_tile tile;
     const char *why_not, *name = sn_kern_get(cx->m, k)->name;
-    choice c = {.t = &t, .pinned = pinned};
+    sn_window_choice c = {.of = &t, .pinned = pinned, .count = count};
     double other = 0;
     if (!sn_taps_find(&t, &why_not, cx, k)) return SN_OK;
     consider_all(&c);
@@ -458,11 +445,9 @@ sn_status sn_schedule_window_taps_candidates(sn_sched_list *out, sn_pass_ctx *cx
         return sn_fail(cx->m->env, SN_ERROR_ARGUMENT, "kernel %s: there are no sums for taps as its schedule says",
                        name);
     if (!c.cycles) return SN_OK;
-    sn_taps_measure(&tile, &t, &c.best);
     if (!pinned->cls) SN_TRY(other_cycles(&other, &t, sh, pinned));
     if (!pinned->cls) sn_remark(cx, name, "sums for taps: %.0f cycles; otherwise: %.0f", c.cycles, other);
     if (!pinned->cls && c.cycles * 100 > other * SN_WINDOW_GAIN) return SN_OK;
-    if (!c.best.min_blocks) c.best.min_blocks = (uint32_t)resident(&t, &tile);
     sn_schedule_propose(out, cx, &c.best);
     out->cycles = c.cycles;
     return SN_OK;
