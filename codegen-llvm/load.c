@@ -2,8 +2,8 @@
  *
  * An access that is neither vectors nor one scalar (access.c) is one scalar load a lane, or on the CPU whole vectors of what
  * lies between (apart.c) and one instruction for places that lanes look up; on a GPU vectors that lie anywhere (unaligned.c) and
- * elements that groups of lanes share. A masked load reads element 0 where the mask does not hold (that address is always good)
- * and selects, so that no branch separates the loads of a kernel. Where the lanes of a vector that may be loaded answer
+ * elements that groups of lanes share. A masked load reads an element of the buffer's beginning where the mask does not hold (that
+ * address is always good) and selects, so that no branch separates the loads of a kernel. Where the lanes of a vector that may be loaded answer
  * differently (the ends of a row that vectors do not divide), it is loaded whole and selected from, unless it reaches over
  * the end of the buffer. Register buffers are stack arrays that SROA turns into registers; elements with constant numbers go
  * through registers.c. On a GPU elements of posted buffers are awaited one by one through posted.c.

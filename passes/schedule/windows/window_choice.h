@@ -12,7 +12,7 @@
 /* What a header comes to. */
 typedef struct sn_window_count {
     double cycles; /* of a multiprocessor; 0: there is no such header */
-    double fit;    /* blocks that it has at a time */
+    double fit;    /* blocks that it has at a time, and shall have; 0: those may be others */
 } sn_window_count;
 
 /* The header of the fewest cycles, of those that were considered. It says how many blocks were counted on: assemblers give their threads
