@@ -44,6 +44,7 @@ const char *sn_tuner_versions(const sn_program *p, sn_op op) {
 sn_record_place sn_tuner_place(const sn_program *p, const sn_settings *s) {
     const char *allowed = s->passes.choosing.allowed;
     return (sn_record_place){.folder = s->record_dir,
+                             .nowhere = s->no_record_home,
                              .device = device_text(p),
                              .versions = sn_tuner_versions(p, SN_OP_INPUT),
                              .choices = allowed ? allowed : ""};
@@ -310,6 +311,7 @@ static sn_status decide(sn_tuner *t) {
     t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     SN_TRY(sn_choice_check(&t->ctx->env, allowed));
     t->place = sn_tuner_place(p, t->s);
+    if (t->s->tune != SN_TUNE_ON && !sn_record_list(&t->place, &t->ctx->scratch)) return SN_OK;
     t->end = start + OF_PRODUCTS * (end - start);
     SN_TRY(decide_products(t));
     t->end = end;
