@@ -338,12 +338,7 @@ static sn_status parse_sum(sn_ix *out, parser *p) {
 /* Constructors report through the environment and know no position: put the place of the expression in front. */
 sn_status sn_ix_parse(sn_ix *out, sn_lex *lx, sn_module *m, sn_ix_find find, void *user) {
     parser p = {.lx = lx, .m = m, .find = find, .user = user};
-    bool was_ok = sn_ix_ok(m);
     int line = lx->tok_line, col = lx->tok_col;
-    SN_TRY(parse_sum(out, &p));
-    if (sn_ix_ok(m) || !was_ok) return m->env->status;
-    sn_status st = m->env->status;
-    char *message = sn_strdup(&m->arena, m->env->message);
-    sn_env_clear(m->env);
-    return sn_fail(m->env, st, "%s:%d:%d: %s", lx->name, line, col, message);
+    (void)parse_sum(out, &p);
+    return sn_lex_place(lx, line, col);
 }
