@@ -254,6 +254,7 @@ static sn_status decide_all(sn_tuner *t, sn_module *m, sn_op op) {
     products_to_ask(&products, t, m);
     if (op == SN_OP_CONV) sn_convolution_list(&all, m, &t->ctx->scratch);
     else all = products;
+    if (all.n) t->place.versions = sn_tuner_versions(t->p, op); /* opens the library whose version it is */
     t->left = op == SN_OP_CONV ? all.n + products.n : all.n;
     for (uint32_t k = 0; k < all.n; k++) {
         const char *key;
@@ -287,7 +288,6 @@ static sn_status decide_before(sn_tuner *t, const char *pass, sn_op op) {
                          .choosing = {.allowed = allowed, .at = t->decisions.at, .n = t->decisions.n},
                          .library = sn_program_library(p)};
     if (!o.pipeline) return SN_OK;
-    t->place.versions = sn_tuner_versions(p, op);
     sn_module *m = NULL;
     sn_status status = sn_source_copy(&m, &t->ctx->env, p->source);
     if (status == SN_OK) status = sn_passes_run(&m, &p->target, &o);
