@@ -13,7 +13,8 @@
  */
 #include "backend-host/source.h"
 
-#include <ctype.h>
+#include "backend-host/c_names.h"
+
 #include <string.h>
 
 typedef sn_source_writer writer;
@@ -30,30 +31,12 @@ static const char file_mark[8] = "SNCONST";
 
 /* prefix + name as an identifier that nothing else has. */
 static const char *identifier(writer *w, const char *prefix, const char *name) {
-    char *id = sn_strf(&w->scratch, "%s%s", prefix, name);
-    for (char *c = id; *c; c++)
-        if (!isalnum((unsigned char)*c)) *c = '_';
-    const char *unique = id;
-    for (int i = 2; sn_names_get(&w->used, unique); i++) unique = sn_strf(&w->scratch, "%s_%d", id, i);
-    sn_names_put(&w->used, unique, 1);
-    return unique;
+    return sn_c_identifier(&w->used, &w->scratch, prefix, name);
 }
 
-/* The program's own name stands alone in `struct NAME`: a keyword, a name of the texts or a leading digit gets a prefix. */
 static const char *program_name(writer *w) {
-    static const char *const taken[] = {
-        "auto",      "break",     "case",     "char",     "const",    "continue", "default", "do",     "double",
-        "else",      "enum",      "extern",   "float",    "for",      "goto",     "if",      "inline", "int",
-        "long",      "register",  "restrict", "return",   "short",    "signed",   "sizeof",  "static", "struct",
-        "switch",    "typedef",   "union",    "unsigned", "void",     "volatile", "while",   "class",  "delete",
-        "new",       "operator",  "private",  "this",     "template", "virtual",  "linux",   "unix",   "kernel",
-        "constant",  "map",       "feature",  "stat",     "queue",    "public",   "try",     "throw",  "catch",
-        "friend",    "bool",      "true",     "false",    "using",    "explicit", "mutable", "export", "typename",
-        "protected", "namespace", "and",      "or",       "not",      "xor",      "asm"};
     const char *name = w->m->wrap.name && *w->m->wrap.name ? w->m->wrap.name : "program";
-    for (size_t i = 0; i < SN_COUNT(taken); i++)
-        if (strcmp(name, taken[i]) == 0) return identifier(w, "program_", name);
-    return identifier(w, isdigit((unsigned char)*name) ? "program_" : "", name);
+    return sn_c_program_name(&w->used, &w->scratch, name);
 }
 
 static void name_buffers(writer *w) {

@@ -4,6 +4,7 @@
  * Relies on everything below frontend/. The order of the phases is compile(), near the end. Kernels for CUDA become
  * PTX, one text each; on the CPU kernels and wrapper become one piece of host code. Does not run anything (run.c).
  */
+#include "frontend/context/names.h"
 #include "frontend/frontend.h"
 #include "frontend/multi.h"
 #include "frontend/replace.h"
@@ -67,6 +68,17 @@ static bool has_symbol(const sn_module *m, const char *name) {
     return false;
 }
 
+static const char *symbol_at(const void *at, uint32_t k) { return sn_sym_get(at, (sn_sym){k + 1})->name; }
+
+static sn_status fail_size(sn_context *ctx, const sn_module *m, const char *name) {
+    const sn_name_list all = {m, m->syms.count - 1, symbol_at};
+    if (!all.n)
+        return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: graph %s has no size of that name; there are none", name,
+                       m->graph.name);
+    return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: graph %s has no size of that name; nearest of its %u: %s",
+                   name, m->graph.name, all.n, sn_names_nearest(&ctx->scratch, &all, name));
+}
+
 /* A module that has kernels already (from text, with schedules that somebody pinned) is taken as it stands. */
 sn_status sn_source_copy(sn_module **out, sn_env *env, const sn_module *from) {
     *out = sn_module_new(env);
@@ -94,9 +106,7 @@ sn_status sn_graph_bind(sn_module **out, sn_context *ctx, const sn_module *graph
     for (unsigned k = 0; k < n; k++) {
         names[k] = dims[k].name ? dims[k].name : "";
         sizes[k] = dims[k].size;
-        if (!has_symbol(graph, names[k]))
-            return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: graph %s has no size of that name", names[k],
-                           graph->graph.name);
+        if (!has_symbol(graph, names[k])) return fail_size(ctx, graph, names[k]);
         for (unsigned j = 0; j < k; j++)
             if (!strcmp(names[j], names[k]))
                 return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "size %s: given twice", names[k]);

@@ -114,6 +114,7 @@ typedef struct sn_settings {
     sn_tune_mode tune;
     const char *multi_forced; /* kind of schedule that kernels with several get; NULL: the fastest */
     const char *record_dir;   /* NULL: no records */
+    bool no_record_home;      /* since neither option nor environment names a folder */
     const char *cache;        /* folder of generated code; NULL: none is remembered */
     uint64_t cache_size;
     bool with_ptxas;

@@ -15,8 +15,18 @@ bool sn_build_enter(sn_graph *g, jmp_buf *here) {
     return true;
 }
 
+/* A failure names the line of the caller (sn_at). */
+static void name_origin(sn_env *env, const char *origin) {
+    char message[SN_MESSAGE_MAX];
+    sn_status status = env->status;
+    memcpy(message, env->message, sizeof message);
+    sn_env_clear(env);
+    sn_fail(env, status, "%s: %s", origin, message);
+}
+
 sn_node sn_build_leave(sn_graph *g) {
     sn_env *env = &g->ctx->env;
+    if (env->status != SN_OK && g->m->graph.origin) name_origin(env, g->m->graph.origin);
     sn_guard_leave(g->ctx, env->status);
     if (env->status == SN_OK) return (sn_node){g->built.i, g->tag};
     g->status = env->status;

@@ -8,19 +8,11 @@
  * the same program as the file. Where the programs were compiled with the option `debug`, softmax_init loads the image with it, and
  * lines go to standard error; else nothing of it is in the text.
  */
+#include "backend-host/c_names.h"
 #include "frontend/frontend.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
-
-/* A name that C takes: others become _. */
-static const char *identifier(sn_arena *a, const char *name) {
-    char *id = sn_strdup(a, name && *name ? name : "model");
-    for (char *c = id; *c; c++)
-        if (!isalnum((unsigned char)*c)) *c = '_';
-    return isdigit((unsigned char)id[0]) ? sn_strf(a, "_%s", id) : id;
-}
 
 static uint64_t bytes_of(const sn_image_port *p) {
     int64_t last = p->offset;
@@ -45,11 +37,14 @@ static void put_ports(sn_text *h, const sn_image *image, const char *name, bool 
     const sn_image_part *part = &image->parts[0];
     uint32_t n = is_input ? part->n_inputs : part->n_outputs;
     const char *what = is_input ? "in" : "out";
+    sn_names used; /* "x.1" beside "x_1" */
+    sn_names_init(&used, a);
     sn_text_printf(h, "\n/* %s: what is passed at which number, and bytes of its storage. */\nenum {\n",
                    is_input ? "Inputs" : "Outputs");
     for (uint32_t k = 0; k < n; k++) {
         const sn_image_port *p = is_input ? &part->inputs[k] : &part->outputs[k];
-        sn_text_printf(h, "    %s_%s_%s = %u, /* %s[", name, what, identifier(a, p->name), k, sn_dtypes[p->dtype].name);
+        sn_text_printf(h, "    %s_%s_%s = %u, /* %s[", name, what, sn_c_identifier(&used, a, "", p->name), k,
+                       sn_dtypes[p->dtype].name);
         for (uint32_t d = 0; d < p->rank; d++) sn_text_printf(h, "%s%lld", d ? ", " : "", (long long)p->shape[d]);
         sn_text_printf(h, "], %llu bytes, address a multiple of %u", (unsigned long long)bytes_of(p),
                        align_of(image, is_input, k));
@@ -177,7 +172,9 @@ static sn_status emit(sn_context *ctx, sn_program *const *programs, unsigned n, 
     SN_TRY(sn_image_of(&image, ctx, programs, n, &(sn_image_how){0}, a));
     SN_TRY(read_debug(&debug, &ctx->env, &programs[0]->debug, &image, a));
     SN_TRY(sn_image_encode(&bytes, &image, a));
-    const char *name = identifier(a, image.name);
+    sn_names used;
+    sn_names_init(&used, a);
+    const char *name = sn_c_program_name(&used, a, image.name && *image.name ? image.name : "model");
     sn_text_init(&h, &ctx->env);
     sn_text_init(&c, &ctx->env);
     put_header(&h, &image, name, debug, a);

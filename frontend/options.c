@@ -138,6 +138,7 @@ static sn_status read_tune(sn_settings *out, sn_context *ctx, const sn_compile_o
     const char *folder = or_environment(o->record_dir, "SINTER_RECORD_DIR", NULL);
     if (!folder) folder = cache_folder(ctx, "records");
     out->record_dir = folder && strcmp(folder, "off") ? folder : NULL;
+    out->no_record_home = !folder;
     return SN_OK;
 }
 

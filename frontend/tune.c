@@ -44,6 +44,7 @@ const char *sn_tuner_versions(const sn_program *p, sn_op op) {
 sn_record_place sn_tuner_place(const sn_program *p, const sn_settings *s) {
     const char *allowed = s->passes.choosing.allowed;
     return (sn_record_place){.folder = s->record_dir,
+                             .nowhere = s->no_record_home,
                              .device = device_text(p),
                              .versions = sn_tuner_versions(p, SN_OP_INPUT),
                              .choices = allowed ? allowed : ""};
@@ -253,6 +254,7 @@ static sn_status decide_all(sn_tuner *t, sn_module *m, sn_op op) {
     products_to_ask(&products, t, m);
     if (op == SN_OP_CONV) sn_convolution_list(&all, m, &t->ctx->scratch);
     else all = products;
+    if (all.n) t->place.versions = sn_tuner_versions(t->p, op); /* opens the library whose version it is */
     t->left = op == SN_OP_CONV ? all.n + products.n : all.n;
     for (uint32_t k = 0; k < all.n; k++) {
         const char *key;
@@ -286,7 +288,6 @@ static sn_status decide_before(sn_tuner *t, const char *pass, sn_op op) {
                          .choosing = {.allowed = allowed, .at = t->decisions.at, .n = t->decisions.n},
                          .library = sn_program_library(p)};
     if (!o.pipeline) return SN_OK;
-    t->place.versions = sn_tuner_versions(p, op);
     sn_module *m = NULL;
     sn_status status = sn_source_copy(&m, &t->ctx->env, p->source);
     if (status == SN_OK) status = sn_passes_run(&m, &p->target, &o);
@@ -310,6 +311,7 @@ static sn_status decide(sn_tuner *t) {
     t->pipeline = p->pipeline ? p->pipeline : p->target.is_gpu ? sn_pipeline_gpu : sn_pipeline_host;
     SN_TRY(sn_choice_check(&t->ctx->env, allowed));
     t->place = sn_tuner_place(p, t->s);
+    if (t->s->tune != SN_TUNE_ON && !sn_record_list(&t->place, &t->ctx->scratch)) return SN_OK;
     t->end = start + OF_PRODUCTS * (end - start);
     SN_TRY(decide_products(t));
     t->end = end;

@@ -97,8 +97,11 @@ static sn_status parse_item(sn_module *m, sn_lex *lx) {
 sn_status sn_module_parse(sn_module *m, const char *name, const char *text, size_t size) {
     sn_lex lx;
     SN_TRY(sn_lex_init(&lx, m->env, name, text, size));
-    while (lx.tok != SN_TOK_END) SN_TRY(parse_item(m, &lx));
-    /* Index arithmetic reports overflow through the environment, not through its results. */
+    while (lx.tok != SN_TOK_END) {
+        int line = lx.tok_line, col = lx.tok_col;
+        (void)parse_item(m, &lx); /* index arithmetic reports through the environment, not through its results */
+        SN_TRY(sn_lex_place(&lx, line, col));
+    }
     return m->env->status;
 }
 

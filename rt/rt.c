@@ -254,7 +254,8 @@ static sn_status refuse_states(sn_rt_program *p) {
     unsigned n = atomic_load(&p->n_states);
     if (!n) return SN_OK;
     sn_env_clear(&p->rt->env);
-    return sn_fail(&p->rt->env, SN_ERROR_ARGUMENT, "the program has %u run states; destroy them first", n);
+    return sn_fail(&p->rt->env, SN_ERROR_ARGUMENT, "the program has %u run state%s; destroy %s first", n,
+                   n > 1 ? "s" : "", n > 1 ? "them" : "it");
 }
 
 void sn_rt_program_destroy(sn_rt_program *p) {

@@ -107,6 +107,9 @@ static const char *beside(sn_arena *arena, const char *image, const char *path) 
 sn_status sn_image_open_files(sn_image *image, sn_env *env, sn_arena *arena, const char *path, const char *instead,
                               const sn_image_given *given, uint32_t n_given) {
     opening o = {.env = env, .arena = arena, .image = image, .given = given, .n_given = n_given};
+    if (!image->n_files && instead) /* the caller would run with other weights than these, and not know */
+        return sn_fail(env, SN_ERROR_ARGUMENT, "weights: %s is not looked at: the image has all constants itself",
+                       instead);
     if (!image->n_files) return SN_OK;
     image->maps = SN_NEWN(arena, sn_image_bytes, image->n_files);
     for (o.file = 1; o.file <= image->n_files; o.file++) {

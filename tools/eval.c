@@ -241,8 +241,9 @@ static sn_status read_module(sn_context *ctx, void *args) {
     size_t size;
     SN_TRY(sn_file_read(&text, &size, &ctx->env, &ctx->scratch, e->args->path));
     sn_module *m = sn_module_new(&ctx->env), *bound = m;
-    SN_TRY(sn_module_parse(m, strcmp(e->args->path, "-") ? e->args->path : "<stdin>", text, size));
-    SN_TRY(sn_module_verify(m, "module"));
+    const char *name = strcmp(e->args->path, "-") ? e->args->path : "<stdin>";
+    SN_TRY(sn_module_parse(m, name, text, size));
+    SN_TRY(sn_module_verify(m, name));
     if (!m->kernels.n && e->args->check_kernels)
         return sn_fail(&ctx->env, SN_ERROR_ARGUMENT, "%s: no kernels in it to check", e->args->path);
     if (!m->kernels.n || e->args->graph) {

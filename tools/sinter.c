@@ -141,6 +141,8 @@ static int finish(int code) {
 }
 
 int main(int argc, char **argv) {
+    static char its_help[] = "--help";
+    if (argc > 2 && !strcmp(argv[1], "help")) argv[1] = argv[2], argv[2] = its_help, argc = 3;
     const char *name = argc > 1 ? argv[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_usage(stdout);

@@ -148,6 +148,7 @@ static char *record_text(const sn_record_place *place, const char *product, cons
 
 void sn_record_save(sn_record_place *place, const char *product, const sn_trial_list *trials, uint32_t best) {
     char path[PATH_MOST];
+    if (place->nowhere) warn(place, "records: XDG_CACHE_HOME and HOME name no folder; not kept");
     if (!place->folder || !path_of(path, place, product)) return;
     char *text = record_text(place, product, trials, best);
     const sn_file_part parts[] = {{text, text ? strlen(text) : 0}, {"\n", 1}};

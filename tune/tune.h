@@ -104,6 +104,7 @@ void sn_trials_rank(uint32_t *at, const sn_trial_list *trials);
 /* Where records are and for whom. What a record was made with is compared word for word. */
 typedef struct sn_record_place {
     const char *folder;   /* NULL: there are no records */
+    bool nowhere;         /* there would be some, but nobody says where: the warning tells that they are not kept */
     const char *device;   /* "NVIDIA H200, sm_90, ..." */
     const char *versions; /* of Sinter, driver, code generator, libraries */
     const char *choices;  /* that were allowed; "" : all */

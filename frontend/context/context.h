@@ -32,6 +32,7 @@ struct sn_context {
     sn_cuda_memory device_memory;
     char cuda_target[SN_MAX_DEVICES][32];
     char library[SN_MAX_DEVICES + 1][2 * SN_LIBRARY_WHY + 2]; /* names, the CPU's first */
+    char blas[SN_LIBRARY_WHY]; /* the CPU's, once compiling has asked for it: opening it starts its threads */
 };
 
 /* ---- the guard (guard.c) ----

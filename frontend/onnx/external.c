@@ -1,13 +1,14 @@
 /* external.c: elements that a model keeps in files beside it: location, offset and length of external_data.
  *
  * A location is a path inside the model's folder: one that leads out of it is refused, since models come from
- * strangers.
+ * strangers. So is a pipe or a device, which might never end.
  */
 #include "frontend/onnx/tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *entry(const sn_pb_tensor *t, const char *key) {
     for (uint32_t k = 0; k < t->external_data.n; k++) {
@@ -41,14 +42,18 @@ static bool stays_inside(const char *path) {
 
 sn_status sn_onnx_external(sn_bytes *out, sn_env *env, sn_onnx_files *files, const sn_pb_tensor *t) {
     const char *name = t->name ? t->name : "a constant", *location = entry(t, "location");
-    if (!location) return sn_fail(env, SN_ERROR_FILE, "%s: external data without a location", name);
+    if (!location || !location[0]) return sn_fail(env, SN_ERROR_FILE, "%s: external data without a location", name);
     if (!files || !files->folder)
         return sn_fail(env, SN_ERROR_FILE, "%s: its elements are in a file %s, and no folder is given", name, location);
     if (!stays_inside(location))
         return sn_fail(env, SN_ERROR_FILE, "%s: external data at %s, outside of the model's folder", name, location);
+    const char *path = sn_strf(sn_store_arena(files->store), "%s/%s", files->folder, location);
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return sn_fail(env, SN_ERROR_FILE, "%s: external data at %s, which is no file", name, location);
     sn_bytes all;
     uint64_t offset, length;
-    SN_TRY(sn_store_file(&all, files->store, sn_strf(sn_store_arena(files->store), "%s/%s", files->folder, location)));
+    SN_TRY(sn_store_file(&all, files->store, path));
     SN_TRY(read_number(&offset, env, t, "offset", 0));
     SN_TRY(read_number(&length, env, t, "length", offset <= all.n ? all.n - offset : 0));
     if (offset > all.n || length > all.n - offset)

@@ -14,6 +14,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "frontend/context/names.h"
 #include "ir/graph/weights.h"
 
 enum {
@@ -502,6 +503,12 @@ static sn_status check_results(sn_onnx_call *c) {
     return SN_OK;
 }
 
+static sn_status fail_operand(sn_onnx *im, const sn_onnx_scope *scope, const char *name) {
+    if (!scope->makers) return sn_fail(im->env, SN_ERROR_FILE, "operand %s is not computed before it", name);
+    if (!sn_names_get(scope->makers, name)) return sn_fail(im->env, SN_ERROR_FILE, "nothing computes operand %s", name);
+    return sn_fail(im->env, SN_ERROR_FILE, "operand %s is computed from its own result: nodes in a circle", name);
+}
+
 /* Operands by name. false where one is missing because of an earlier problem. */
 static sn_status operands(bool *all, sn_onnx_value *in, sn_onnx *im, const sn_onnx_scope *scope,
                           const sn_pb_node *node) {
@@ -511,9 +518,19 @@ static sn_status operands(bool *all, sn_onnx_value *in, sn_onnx *im, const sn_on
         in[k] = (sn_onnx_value){0};
         if (!name || !name[0]) continue;
         const sn_onnx_value *v = look_up(scope, name);
-        if (!v) return sn_fail(im->env, SN_ERROR_FILE, "operand %s is not computed before it", name);
+        if (!v) return fail_operand(im, scope, name);
         in[k] = *v;
         if (v->kind == SN_ONNX_MISSING) *all = false;
+    }
+    return SN_OK;
+}
+
+/* A name that means two things: readers of the first one would get the second. */
+static sn_status check_names(sn_onnx *im, const sn_onnx_scope *scope, const sn_pb_node *node) {
+    for (uint32_t k = 0; k < node->outputs.n; k++) {
+        const char *name = node->outputs.at[k];
+        if (name && name[0] && sn_names_get(&scope->names, name))
+            return sn_fail(im->env, SN_ERROR_FILE, "there is another value of the name of its result %s", name);
     }
     return SN_OK;
 }
@@ -603,6 +620,7 @@ static void run_node(sn_onnx *im, sn_onnx_scope *scope, const sn_pb_node *node) 
     int64_t opset = opset_of(scope, plain_domain(node->domain));
     uint32_t problems = im->problems.n;
     sn_status status = operands(&all, in, im, scope, node);
+    if (status == SN_OK) status = check_names(im, scope, node);
     if (status == SN_OK) status = run_op(im, scope, node, in, all, out, opset);
     if (status != SN_OK) note_problem(im, node, opset, im->env->message);
     if (im->problems.n > problems || !all)
@@ -690,12 +708,20 @@ sn_status sn_onnx_body(sn_onnx_value *out, sn_onnx_call *c, const sn_pb_graph *g
 
 /* ---- the model ---- */
 
+static const char *size_at(const void *at, uint32_t k) { return ((const sn_onnx *)at)->size_names.at[k]; }
+
+static sn_status fail_size(const sn_onnx *im, const char *name) {
+    const sn_name_list all = {im, im->size_names.n, size_at};
+    if (!all.n)
+        return sn_fail(im->env, SN_ERROR_ARGUMENT, "size %s: no input has a size of that name; there are none", name);
+    return sn_fail(im->env, SN_ERROR_ARGUMENT, "size %s: no input has a size of that name; nearest of its %u: %s", name,
+                   all.n, sn_names_nearest(im->arena, &all, name));
+}
+
 /* A size or value that nothing of the model asks for is a slip of the caller. */
 static sn_status check_options(const sn_onnx *im) {
     for (unsigned k = 0; k < im->options->n_dims; k++)
-        if (!im->dims_used[k])
-            return sn_fail(im->env, SN_ERROR_ARGUMENT, "size %s: no input has a size of that name",
-                           im->options->dims[k].name);
+        if (!im->dims_used[k]) return fail_size(im, im->options->dims[k].name);
     for (unsigned k = 0; k < im->options->n_values; k++)
         if (!im->values_used[k])
             return sn_fail(im->env, SN_ERROR_ARGUMENT, "value %s: no input of that name takes one",
@@ -774,7 +800,9 @@ sn_status sn_onnx_import_model(sn_onnx *im) {
     import_initializers(im, &scope, g);
     for (uint32_t k = 0; k < g->inputs.n; k++) import_input(im, &scope, &g->inputs.at[k]);
     if (!im->problems.n) SN_TRY(check_options(im)); /* of an input that has one its sizes were not looked at */
-    const uint32_t *order = sn_onnx_order(im->arena, g->nodes.at, g->nodes.n);
+    sn_names makers;
+    const uint32_t *order = sn_onnx_order(&makers, im->arena, g->nodes.at, g->nodes.n);
+    scope.makers = &makers;
     for (uint32_t k = 0; k < g->nodes.n; k++) run_node(im, &scope, &g->nodes.at[order[k]]);
     if (too_many_steps(im))
         return sn_fail(im->env, SN_ERROR_UNSUPPORTED,

@@ -60,7 +60,8 @@ typedef struct sn_onnx_scope {
     uint32_t n_opsets;
     const sn_pb_attribute *const *bound; /* function: attributes of the call that nodes refer to */
     uint32_t n_bound;
-    sn_names names; /* name -> place in values plus 1 */
+    const sn_names *makers; /* model: which names its nodes make, now or later; NULL: nodes stand in order */
+    sn_names names;         /* name -> place in values plus 1 */
     SN_VEC(sn_onnx_value) values;
 } sn_onnx_scope;
 
@@ -206,8 +207,9 @@ sn_status sn_onnx_cast_text(sn_onnx_call *c, int64_t to);
 
 enum { SN_ONNX_NESTING = 64 /* functions and bodies in each other */ };
 
-/* Numbers of n nodes of the model, each behind those whose results it takes, as far as there is such an order. */
-const uint32_t *sn_onnx_order(sn_arena *arena, const sn_pb_node *nodes, uint32_t n);
+/* Numbers of n nodes of the model, each behind those whose results it takes, as far as there is such an order. makers: by
+ * result, 1 + the number of its node. */
+const uint32_t *sn_onnx_order(sn_names *makers, sn_arena *arena, const sn_pb_node *nodes, uint32_t n);
 
 /* ---- graphs inside of nodes (If, Loop, Scan) ---- */
 

@@ -122,7 +122,10 @@ static bool read_numbers(reader *r, void *member, field_kind kind, const sn_wire
 
 /* A name, NUL-terminated. One with a NUL inside is malformed: it would be cut silently. */
 static bool read_text(reader *r, const char **out, sn_bytes b) {
-    if (b.n > MAX_NAME || (b.n && memchr(b.at, 0, b.n))) return false;
+    if (b.n && memchr(b.at, 0, b.n)) return false;
+    if (b.n > MAX_NAME)
+        return sn_fail(r->env, SN_ERROR_FILE, "%s: byte %zu: a name of %zu bytes; at most %d are read", r->what,
+                       (size_t)(b.at - r->start), b.n, MAX_NAME) == SN_OK;
     *out = sn_strndup(r->arena, (const char *)b.at, b.n);
     return true;
 }

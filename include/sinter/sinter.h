@@ -599,7 +599,7 @@ typedef struct sn_compile_options {
      * tuning and multi_kernel write there. What is wrong with a record is a line in the context's log, and it does not count. */
     const char *record_dir;
     /* Programs and generated code on disk (PTX, cubins, objects of the CPU): "off" (default); "on": in sinter/code in $XDG_CACHE_HOME or
-     * ~/.cache; or a folder, with a / in it. What was compiled before, by any process, is taken from there: the whole
+     * ~/.cache (SN_ERROR_ARGUMENT where neither of XDG_CACHE_HOME and HOME is set); or a folder, with a / in it. What was compiled before, by any process, is taken from there: the whole
      * program, without a pass (sn_program_info.found), or its pieces. A folder that
      * cannot be used is a line in the context's log, and code is made anew. Whoever may write there decides what runs. */
     const char *cache;

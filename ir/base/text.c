@@ -122,6 +122,16 @@ sn_status sn_lex_fail(sn_lex *lx, const char *format, ...) {
     return st;
 }
 
+sn_status sn_lex_place(sn_lex *lx, int line, int col) {
+    size_t n = strlen(lx->name);
+    sn_status st = lx->env->status;
+    char message[SN_MESSAGE_MAX];
+    if (st == SN_OK || (!strncmp(lx->env->message, lx->name, n) && lx->env->message[n] == ':')) return st;
+    snprintf(message, sizeof message, "%s", lx->env->message);
+    sn_env_clear(lx->env);
+    return sn_fail(lx->env, st, "%s:%d:%d: %s", lx->name, line, col, message);
+}
+
 static void skip_space(sn_lex *lx) {
     for (; lx->at < lx->end; lx->at++) {
         char c = *lx->at;
@@ -213,7 +223,8 @@ sn_status sn_lex_next(sn_lex *lx) {
     }
     if (!strchr("()[]{},:=+-*/<>", c) || c == 0) {
         if (isprint(c)) return sn_lex_fail(lx, "unexpected character '%c'", c);
-        return sn_lex_fail(lx, "unexpected byte 0x%02x", c);
+        return sn_lex_fail(lx, "unexpected byte 0x%02x%s", c,
+                           lx->line == 1 && lx->at == lx->line_start ? ": this is no .sn text" : "");
     }
     lx->tok = SN_TOK_PUNCT;
     lx->tok_len = c == '-' && peek(lx, 1) == '>' ? 2 : 1;

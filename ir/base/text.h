@@ -62,6 +62,8 @@ sn_status sn_lex_init(sn_lex *lx, sn_env *env, const char *name, const char *tex
 sn_status sn_lex_next(sn_lex *lx);
 /* Failure at the current token: "name:line:col: message". */
 sn_status sn_lex_fail(sn_lex *lx, const char *format, ...) SN_PRINTF(2, 3);
+/* The status of the environment; a failure of somebody who knows no place gets this one. */
+sn_status sn_lex_place(sn_lex *lx, int line, int col);
 /* Is the current token this punctuation / this name? */
 bool sn_lex_is(const sn_lex *lx, const char *punct);
 bool sn_lex_is_name(const sn_lex *lx, const char *name);

@@ -111,7 +111,7 @@ sn_status sn_rule_cross_entropy(sn_rule *r) {
     const sn_type *x = sn_rule_in(r, 0), *target = sn_rule_in(r, 1);
     SN_TRY(sn_rule_need_float(r, 0));
     if (target->dtype != SN_I64 && target->dtype != SN_I32)
-        return sn_rule_fail(r, "the target is %s, not i64", sn_dtypes[target->dtype].name);
+        return sn_rule_fail(r, "the target is %s, not i64 or i32", sn_dtypes[target->dtype].name);
     if (x->rank != 2 || target->rank != 1 || !sn_ix_eq(x->shape[0], target->shape[0]))
         return sn_rule_fail(r, "takes x [N, C] and target [N], not %s and %s", sn_shape_text(r->m, x),
                             sn_shape_text(r->m, target));

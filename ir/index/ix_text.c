@@ -19,16 +19,30 @@ typedef struct printer {
     void *user;
 } printer;
 
-enum { NAME_MAX_SHOWN = 128 };
+/* The name of a leaf until the next one is asked for; NULL: it has none. */
+static const char *name_of(const printer *p, const sn_ix_rec *r) {
+    if (p->namer) return p->namer(p->user, r->kind, r->id);
+    if (r->kind == SN_IX_AXIS) return sn_axis_get(p->m, (sn_axis){r->id})->name;
+    return r->kind == SN_IX_SYM ? sn_sym_get(p->m, (sn_sym){r->id})->name : NULL;
+}
 
-/* The name of a leaf, copied because a namer may use one buffer for all names. */
-static void leaf_name(char out[NAME_MAX_SHOWN], const printer *p, const sn_ix_rec *r) {
-    const char *name = NULL;
-    if (p->namer) name = p->namer(p->user, r->kind, r->id);
-    else if (r->kind == SN_IX_AXIS) name = sn_axis_get(p->m, (sn_axis){r->id})->name;
-    else if (r->kind == SN_IX_SYM) name = sn_sym_get(p->m, (sn_sym){r->id})->name;
-    if (name) snprintf(out, NAME_MAX_SHOWN, "%s%s", r->kind == SN_IX_VAL ? "%" : "", name);
-    else snprintf(out, NAME_MAX_SHOWN, "%s%u", r->kind == SN_IX_VAL ? "%" : "_", r->id);
+static void print_leaf(const printer *p, const sn_ix_rec *r) {
+    const char *name = name_of(p, r);
+    if (r->kind == SN_IX_VAL || !name) sn_text_put(p->t, r->kind == SN_IX_VAL ? "%" : "_");
+    if (name) sn_text_put(p->t, name);
+    else sn_text_number(p->t, r->id);
+}
+
+/* Two names need a copy of one, because a namer may use one buffer for all. Names that begin alike for so long are told by id. */
+enum { NAME_COMPARED = 128 };
+
+static int compare_leaves(const printer *p, const sn_ix_rec *a, const sn_ix_rec *b) {
+    char first[NAME_COMPARED];
+    const char *name = name_of(p, a);
+    snprintf(first, sizeof first, "%s", name ? name : "");
+    name = name_of(p, b);
+    int order = strncmp(first, name ? name : "", sizeof first - 1);
+    return order ? order : (a->id > b->id) - (a->id < b->id);
 }
 
 /* Place of each kind in a printed sum or product. */
@@ -121,11 +135,7 @@ static int compare(const printer *p, sn_ix a, sn_ix b) {
     case SN_IX_SYM:
     case SN_IX_VAL: break;
     }
-    char s[NAME_MAX_SHOWN], t[NAME_MAX_SHOWN];
-    leaf_name(s, p, x);
-    leaf_name(t, p, y);
-    int order = strcmp(s, t);
-    return order ? order : (x->id > y->id) - (x->id < y->id);
+    return compare_leaves(p, x, y);
 }
 
 static void print(const printer *p, sn_ix e);
@@ -184,15 +194,11 @@ static void print_sum(const printer *p, sn_ix e) {
 
 static void print(const printer *p, sn_ix e) {
     const sn_ix_rec *r = sn_ix_get(p->m, e);
-    char name[NAME_MAX_SHOWN];
     switch (r->kind) {
     case SN_IX_SUM: print_sum(p, e); return;
     case SN_IX_AXIS:
     case SN_IX_SYM:
-    case SN_IX_VAL:
-        leaf_name(name, p, r);
-        sn_text_put(p->t, name);
-        return;
+    case SN_IX_VAL: print_leaf(p, r); return;
     case SN_IX_DIV: print_division(p, r, " div "); return;
     case SN_IX_MOD: print_division(p, r, " mod "); return;
     case SN_IX_PROD: print_joined(p, e, "*"); return;
@@ -225,20 +231,26 @@ enum { MAX_DEPTH = 64 };
 static sn_status parse_factor(sn_ix *out, parser *p);
 static sn_status parse_sum(sn_ix *out, parser *p);
 
-static sn_status parse_leaf(sn_ix *out, parser *p, bool is_value) {
-    char *name;
-    if (is_value) SN_TRY(sn_lex_value(&name, p->lx, &p->m->arena));
-    else SN_TRY(sn_lex_name(&name, p->lx, &p->m->arena));
+static sn_status find_leaf(sn_ix *out, parser *p, bool is_value, const char *name) {
     *out = p->find ? p->find(p->user, is_value, name) : (sn_ix){0};
     if (out->i) return SN_OK;
     return sn_lex_fail(p->lx, "unknown name %s%s in an index expression", is_value ? "%" : "", name);
 }
 
+static sn_status parse_leaf(sn_ix *out, parser *p, bool is_value) {
+    char *name;
+    if (is_value) SN_TRY(sn_lex_value(&name, p->lx, &p->m->arena));
+    else SN_TRY(sn_lex_name(&name, p->lx, &p->m->arena));
+    return find_leaf(out, p, is_value, name);
+}
+
+/* Models have sizes that are called min and max: without a parenthesis they are names. */
 static sn_status parse_extremum(sn_ix *out, parser *p) {
-    bool is_min = sn_lex_is_name(p->lx, "min");
+    bool is_min = sn_lex_is_name(p->lx, "min"), is_call;
     sn_ix a, b;
     SN_TRY(sn_lex_next(p->lx));
-    SN_TRY(sn_lex_expect(p->lx, "("));
+    SN_TRY(sn_lex_accept(&is_call, p->lx, "("));
+    if (!is_call) return find_leaf(out, p, false, is_min ? "min" : "max");
     SN_TRY(parse_sum(&a, p));
     SN_TRY(sn_lex_expect(p->lx, ","));
     SN_TRY(parse_sum(&b, p));
@@ -326,12 +338,7 @@ static sn_status parse_sum(sn_ix *out, parser *p) {
 /* Constructors report through the environment and know no position: put the place of the expression in front. */
 sn_status sn_ix_parse(sn_ix *out, sn_lex *lx, sn_module *m, sn_ix_find find, void *user) {
     parser p = {.lx = lx, .m = m, .find = find, .user = user};
-    bool was_ok = sn_ix_ok(m);
     int line = lx->tok_line, col = lx->tok_col;
-    SN_TRY(parse_sum(out, &p));
-    if (sn_ix_ok(m) || !was_ok) return m->env->status;
-    sn_status st = m->env->status;
-    char *message = sn_strdup(&m->arena, m->env->message);
-    sn_env_clear(m->env);
-    return sn_fail(m->env, st, "%s:%d:%d: %s", lx->name, line, col, message);
+    (void)parse_sum(out, &p);
+    return sn_lex_place(lx, line, col);
 }

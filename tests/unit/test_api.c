@@ -333,6 +333,21 @@ Test(api, first_failure_stays_with_the_graph) {
     sn_context_destroy(ctx);
 }
 
+/* A failure names the line that sn_at has told, to whoever asks. */
+Test(api, a_failure_names_its_line) {
+    sn_context *ctx = new_context();
+    sn_graph *g;
+    sn_program *p;
+    cr_assert_eq(sn_graph_create(&g, ctx, "f"), SN_OK);
+    sn_node x = sn_input(g, "x", SN_F32, SN_LIST(2, 3));
+    sn_output(g, "y", sn_softmax(sn_at(g, "src/model.c", 12), x, 2));
+    cr_expect_str_eq(sn_graph_error(g), "model.c:12: softmax: axis 2 is not in -2 .. 1 (rank 2)");
+    cr_expect_eq(sn_compile(&p, g, NULL), SN_ERROR_TYPE);
+    cr_expect_str_eq(sn_error(ctx), sn_graph_error(g));
+    sn_graph_destroy(g);
+    sn_context_destroy(ctx);
+}
+
 Test(api, builder_errors) {
     static const struct {
         int which;

@@ -188,6 +188,10 @@ Test(base, lexer_errors) {
         cr_expect_eq(sn_lex_next(&lx), SN_ERROR_SYNTAX);
         cr_expect_str_eq(env.message, BAD[k].message);
     }
+    sn_lex lx; /* a model where text is wanted */
+    sn_env_clear(&env);
+    cr_expect_eq(sn_lex_init(&lx, &env, "t", "\x08\x07", 2), SN_ERROR_SYNTAX);
+    cr_expect_str_eq(env.message, "t:1:1: unexpected byte 0x08: this is no .sn text");
 }
 
 /* ---- element types ---- */

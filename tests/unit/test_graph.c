@@ -295,7 +295,7 @@ static const rule_case WRONG[] = {
     {"batch_norm %q, %c, %c, %y, %c eps=0", "batch_norm: running mean has shape [6] for 16 channels"},
     {"batch_norm_train %one, %c, %c, %c, %c eps=0 momentum=0",
      "batch_norm_train: one element per channel has no variance"},
-    {"cross_entropy %x, %x", "cross_entropy: the target is f32, not i64"},
+    {"cross_entropy %x, %x", "cross_entropy: the target is f32, not i64 or i32"},
     {"cross_entropy %x, %l", "cross_entropy: takes x [N, C] and target [N], not [4, 6] and [4, 6]"},
     {"sort %x axis=2", "sort: axis 2 is not in -2 .. 1 (rank 2)"},
     {"topk %x k=7 axis=1", "topk: k is 7, axis 1 has 6 elements"},

@@ -166,6 +166,16 @@ static void expect_refused(fixture *f, const char *bytes, size_t size, const cha
     sn_program_destroy(p);
 }
 
+/* The call returns: nobody writes to the pipe. */
+Test(image, a_pipe_is_none) {
+    fixture f = begin();
+    sn_program *p;
+    cr_assert(unlink(f.path) == 0 && mkfifo(f.path, 0600) == 0);
+    cr_expect_eq(sn_program_load(&p, f.ctx, f.path, NULL), SN_ERROR_FILE);
+    cr_expect(strstr(sn_error(f.ctx), "it is no image of Sinter"), "%s", sn_error(f.ctx));
+    end(&f);
+}
+
 Test(image, refused) {
     fixture f = begin();
     size_t size;

@@ -126,6 +126,24 @@ Test(image_files, elements_are_not_copied_and_move_along) {
     end(&f);
 }
 
+/* Weights of a file for an image that has its own: they would not be used. */
+Test(image_files, an_image_without_files_takes_none) {
+    fixture f;
+    sn_rt_program *p;
+    sn_program *q;
+    begin(&f);
+    cr_assert_eq(save(&f, NULL), SN_OK);
+    sn_rt_options o = {.struct_size = sizeof o, .device = "cpu", .weights = f.file};
+    sn_load_options l = {.struct_size = sizeof l, .device = "cpu", .weights = f.file};
+    cr_expect_eq(sn_rt_load(&p, f.rt, f.image, &o), SN_ERROR_ARGUMENT);
+    cr_expect(strstr(sn_rt_error(f.rt), "is not looked at: the image has all constants itself"), "%s",
+              sn_rt_error(f.rt));
+    cr_expect_eq(sn_program_load(&q, f.ctx, f.image, &l), SN_ERROR_ARGUMENT);
+    cr_expect_str_eq(sn_error(f.ctx), sn_rt_error(f.rt));
+    expect_load(&f, f.image, NULL, 1);
+    end(&f);
+}
+
 /* One that lies elsewhere is named whole; one without any alignment is copied where the code wants some. */
 Test(image_files, elsewhere_and_anywhere) {
     fixture f;

@@ -233,8 +233,23 @@ Test(onnx, nodes_in_no_order) {
     put_value(&g, GRAPH_OUTPUT, "never", F32, NULL);
     pb m = model_of(&g, 17);
     refused(&m, NULL,
-            "m.onnx: not supported: 1 x Neg (opset 17): operand y is not computed before it: later; "
+            "m.onnx: not supported: 1 x Neg (opset 17): operand y is computed from its own result: nodes in a circle: "
+            "later; "
             "1 x output (of the model): it is not computed: never");
+}
+
+/* A name that nobody makes, and one that two make: who reads it would get the other one. */
+Test(onnx, names_of_nothing_and_of_two_values) {
+    pb g = {0};
+    put_value(&g, GRAPH_INPUT, "x", F32, "2");
+    put_op(&g, "Neg", "nothing", "a");
+    put_op(&g, "Neg", "x", "y");
+    put_op(&g, "Exp", "y", "y");
+    put_value(&g, GRAPH_OUTPUT, "y", F32, NULL);
+    pb m = model_of(&g, 17);
+    refused(&m, NULL,
+            "m.onnx: not supported: 1 x Neg (opset 17): nothing computes operand nothing: a; "
+            "1 x Exp (opset 17): there is another value of the name of its result y: y");
 }
 
 Test(onnx, inputs_that_say_too_little) {

@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "frontend/frontend.h"
@@ -108,6 +109,22 @@ Test(onnx_read, a_name_with_a_nul_is_malformed) {
     put_message(&g, GRAPH_NODE, &n);
     pb m = model_of(&g, 17);
     refused(&m, "malformed or truncated node message");
+}
+
+Test(onnx_read, a_name_that_is_too_long) {
+    enum { LONG = 70000 };
+    static uint8_t bytes[LONG + 16];
+    sn_context *ctx = new_context();
+    pb head = {0};
+    put_varint(&head, MODEL_GRAPH << 3 | 2);
+    put_varint(&head, LONG + 4);
+    put_varint(&head, 2 << 3 | 2); /* the graph's name */
+    put_varint(&head, LONG);
+    memcpy(bytes, head.at, head.n);
+    memset(bytes + head.n, 'a', LONG);
+    cr_assert_neq(judged(ctx, bytes, head.n + LONG), SN_OK);
+    cr_expect_str_eq(sn_error(ctx), "m.onnx: byte 8: a name of 70000 bytes; at most 65536 are read");
+    sn_context_destroy(ctx);
 }
 
 /* What text is in a file is shown on one line, and bytes that are no UTF-8 do no harm. */
@@ -357,12 +374,16 @@ Test(onnx_read, external_data) {
         {"a/../../w.bin", NULL, NULL, "outside of the model's folder"},
         {"..", NULL, NULL, "outside of the model's folder"},
         {"/etc/passwd", NULL, NULL, "w: external data at /etc/passwd, outside of the model's folder"},
-        {"", NULL, NULL, "outside of the model's folder"},
+        {"", NULL, NULL, "w: external data without a location"},
+        {"pipe", "4", "12", "w: external data at pipe, which is no file"},
         {".", NULL, NULL, "Is a directory"},
         {NULL, "4", "12", "w: external data without a location"},
     };
     folder f = make_folder();
     sn_context *ctx = new_context();
+    char pipe[96];
+    snprintf(pipe, sizeof pipe, "%s/pipe", f.dir);
+    cr_assert_eq(mkfifo(pipe, 0600), 0);
     for (size_t k = 0; k < SN_COUNT(cases); k++) {
         pb m = external_model(cases[k].location, cases[k].offset, cases[k].length);
         sn_graph *g;
@@ -376,6 +397,7 @@ Test(onnx_read, external_data) {
     pb m = external_model("w.bin", "4", "12");
     refused(&m, "w: its elements are in a file w.bin, and no folder is given");
     sn_context_destroy(ctx);
+    unlink(pipe);
     remove_folder(&f);
 }
 

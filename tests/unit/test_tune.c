@@ -384,6 +384,17 @@ Test(tune, folder_that_cannot_be_written) {
     cr_assert(strstr(place.warning, "not kept"), "%s", place.warning);
 }
 
+/* Without a folder nothing is kept: that is said, but where somebody wants it so (record_dir "off"). */
+Test(tune, no_folder) {
+    sn_record_place place = place_of("H200");
+    place.folder = NULL;
+    sn_record_save(&place, PRODUCT, &one, 0);
+    cr_assert_str_eq(place.warning, "");
+    place.nowhere = true;
+    sn_record_save(&place, PRODUCT, &one, 0);
+    cr_assert_str_eq(place.warning, "records: XDG_CACHE_HOME and HOME name no folder; not kept");
+}
+
 /* A disk that is full after so many bytes: nothing is left, and an older record stays. */
 Test(tune, full_disk) {
     sn_record_place place = place_of("H200");
