@@ -33,7 +33,7 @@ typedef struct planner {
         bool tested;   /* it has loads with masks */
         bool broken;   /* vectors of neighbouring rows or columns may lie in different places */
         bool apart;    /* loads with masks take elements that have others between them: one by one */
-        bool whole;    /* its words are words of memory */
+        bool whole;    /* its words, one by one, are words of memory */
         int64_t lanes; /* of a vector of it that is packed in the order of memory */
     } factors[SN_MOST_OPERANDS];
     uint32_t n_left, n_right;
@@ -103,9 +103,9 @@ static void look_at_words(planner *pl, uint32_t o, const expression *x) {
     struct factor *f = &pl->factors[o];
     bool taken = pl->words.low && op->right == pl->words.right_unsigned;
     int64_t step;
+    f->work = (double)pl->words.steps * (f->work + SN_HOST_WORD);
     f->whole = op->load.i && !f->tested && !taken && sn_dtype_bytes(op->from) * pl->words.steps == SN_WORD_BYTES &&
                sn_ix_coef(pl->cx->m, sn_stmt_get(pl->cx->m, op->load)->ix, x->step, &step) && step == 1;
-    f->work = f->whole ? 0 : (double)pl->words.steps * (f->work + SN_HOST_WORD);
 }
 
 int64_t sn_contract_line_lanes(int64_t line, int64_t widest) { return sn_least(sn_pow2_floor(line), (uint32_t)widest); }
@@ -166,7 +166,7 @@ static double step_cycles(const planner *pl, const sn_contract_plan *p) {
         double n = (double)(!right ? p->rows : p->depth > 1 ? p->width : p->vectors);
         loads += n * (vector ? SN_HOST_LOAD : pl->bytes < 4 ? SN_HOST_SPREAD_SMALL : SN_HOST_SPREAD);
         if (p->panel[o] != SN_PANEL_NONE) continue;
-        more += n * pl->factors[o].work;
+        if (vector || !pl->factors[o].whole) more += n * pl->factors[o].work;
         if (vector && pl->factors[o].along != (p->depth > 1)) more += n * (double)(p->lanes * p->depth);
     }
     double products = (double)(pl->c->n_products * sums(p));
@@ -221,6 +221,7 @@ static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan 
     bool vector = right || p->depth > 1, turned = vector && along != (p->depth > 1);
     bool broken = p->depth == 1 && pl->factors[o].broken && !(right && p->line);
     double work = pl->factors[o].work, pack = pack_cycles(pl, p, o, turned);
+    if (pl->factors[o].whole && !vector) return SN_PANEL_NONE;
     double again = (vector ? work / (double)lanes : work) + (turned || broken);
     if (blocks > 1 && bytes > SN_HOST_NEAR / 2 && p->depth == 1) again += pack;
     if (pack >= (double)blocks * again && !pl->factors[o].tested) return SN_PANEL_NONE;
