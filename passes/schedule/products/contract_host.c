@@ -371,17 +371,28 @@ static bool choose_tile(sn_contract_plan *out, const planner *pl, const sn_sched
     return found;
 }
 
-bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx, const sn_contraction *c) {
+/* The best plan by words of that kind; of no rows: none fits. */
+static sn_contract_plan plan_by_words(sn_pass_ctx *cx, const sn_contraction *c, const sn_sched *sc,
+                                      sn_contract_words words) {
     /* Products of bytes take as long as those of two, and their low bytes are the same. */
     sn_dtype dtype = c->dtype == SN_I8 ? SN_I16 : c->dtype == SN_U8 ? SN_U16 : c->dtype;
-    planner pl = {.cx = cx, .c = c, .bytes = sn_dtype_bytes(dtype)};
-    if (!c->m || !c->n || !c->k || !c->batch) return false;
-    pl.words = sn_contract_words_find(cx, c);
-    pl.k = cuts(c->k, pl.words.steps);
-    *out = (sn_contract_plan){.dtype = dtype, .words = pl.words, .k = pl.k};
+    planner pl = {.cx = cx, .c = c, .words = words, .k = cuts(c->k, words.steps), .bytes = sn_dtype_bytes(dtype)};
+    sn_contract_plan out = {.dtype = dtype, .words = words, .k = pl.k};
     look_at_lines(&pl);
     look_at_operands(&pl);
-    if (!choose_tile(out, &pl, sc)) return false;
+    return choose_tile(&out, &pl, sc) ? out : (sn_contract_plan){.cycles = 0};
+}
+
+bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx, const sn_contraction *c) {
+    *out = (sn_contract_plan){.cycles = 0};
+    if (!c->m || !c->n || !c->k || !c->batch) return false;
+    sn_contract_words words = sn_contract_words_find(cx, c);
+    *out = plan_by_words(cx, c, sc, words);
+    if (words.steps > 1) { /* what one row reads once is not worth being put together */
+        sn_contract_plan single = plan_by_words(cx, c, sc, (sn_contract_words){.steps = 1});
+        if (!out->rows || (single.rows && single.cycles < out->cycles)) *out = single;
+    }
+    if (!out->rows) return false;
     sc->cls = SN_SCHED_CONTRACT;
     sc->tile_m = (uint32_t)out->tile_m;
     sc->tile_n = (uint32_t)out->tile_n;
