@@ -11,8 +11,8 @@
  * no sum leaves i32. Sums are exact then, where those of floats are rounded; bytes come from memory instead of floats, and
  * several products go at once (passes/schedule/products/contract_words.h). Legality: in real numbers; what is rounded is each scale's
  * product with the sum alone. Scales are constants; a literal that is no finite number is left where it stands, what weights
- * hold is not known here. Nothing is done to a product that carries a schedule. A quotient of two f32 that is rounded to f64
- * first is the same number: f64 has more than twice its bits, and the division of a CPU is rounded correctly.
+ * hold is not known here. Nothing is done to a product that carries a schedule. A quotient (or product) of two f32 that is rounded to
+ * f64 first is the same number: f64 has more than twice its bits, and the division of a CPU is rounded correctly.
  * Cost: linear in the nodes and in the elements of literal scales; a factor is looked at through a few nodes.
  */
 #include <math.h>
@@ -71,8 +71,13 @@ static sn_nd joint_scale(sn_module *m, sn_nd a, sn_nd b) {
 static bool find_integers(factor *out, sn_module *m, sn_nd x) {
     const sn_node_rec *n = sn_node_get(m, x);
     double zero = 0;
-    if (n->op == SN_OP_SUB && n->type.dtype == SN_I32 && sn_is_uniform(m, n->in[1], &zero) && fabs(zero) <= UINT16_MAX)
-        n = sn_node_get(m, n->in[0]);
+    bool less = n->op == SN_OP_SUB, more = n->op == SN_OP_ADD;
+    uint32_t k = more && sn_is_uniform(m, n->in[0], &zero); /* the number on the left */
+    if ((less || more) && n->type.dtype == SN_I32 && sn_is_uniform(m, n->in[1 - k], &zero)) {
+        if (fabs(zero) > UINT16_MAX) return false;
+        if (more) zero = -zero;
+        n = sn_node_get(m, n->in[k]);
+    }
     if (n->op == SN_OP_CAST && n->type.dtype == SN_I32) n = sn_node_get(m, n->in[0]);
     sn_dtype t = n->type.dtype;
     if (!sn_is_integral(t) || t == SN_BOOL || sn_dtype_bytes(t) > 2) return false;
@@ -148,9 +153,12 @@ static int64_t conv_steps(sn_module *m, const sn_node_rec *n, const factor *a, f
     return all / filters;
 }
 
-/* Of an image scale: any that is one number. */
+/* A scale of one element is a number, for any axis. */
 static sn_nd as_number(sn_module *m, sn_nd scale) {
-    return scale.i && numel(m, scale) == 1 ? sn_graph_reshape(m, scale, NULL, 0) : scale;
+    double value;
+    if (!scale.i || numel(m, scale) != 1 || !sn_type_of(m, scale)->rank) return scale;
+    if (sn_is_uniform(m, scale, &value)) return sn_graph_number(m, scale, value);
+    return sn_graph_reshape(m, scale, NULL, 0);
 }
 
 static sn_nd product(sn_pass_ctx *cx, sn_nd x) {
@@ -187,9 +195,10 @@ static sn_nd narrow(sn_module *m, sn_nd x) {
 static sn_nd quotient(sn_pass_ctx *cx, sn_nd x) {
     sn_module *m = cx->m;
     const sn_node_rec *n = sn_node_get(m, x), *of = sn_node_get(m, n->in[0]);
-    if (n->type.dtype != SN_F32 || of->op != SN_OP_DIV || of->type.dtype != SN_F64) return x;
+    bool rounds_once = of->op == SN_OP_DIV || of->op == SN_OP_MUL;
+    if (n->type.dtype != SN_F32 || !rounds_once || of->type.dtype != SN_F64) return x;
     sn_nd in[] = {of->in[0], of->in[1]}, a = narrow(m, in[0]), b = narrow(m, in[1]);
-    return a.i && b.i ? sn_graph_div(m, a, b) : x;
+    return a.i && b.i ? sn_graph_binary(m, of->op, a, b) : x;
 }
 
 static sn_nd rule(sn_pass_ctx *cx, sn_nd x) {

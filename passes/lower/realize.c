@@ -247,12 +247,14 @@ static bool pays_memory(const sn_lower *lw, sn_nd x, uint32_t streams) {
     return is_computed_again(lw, x) || sn_lower_is_shifted_much(lw, x, bytes_of(lw, x)) || pays_once(lw, x);
 }
 
-/* x had better be in memory: on a CPU as the bytes that it was quantised to, which what lies between reads then. */
+/* x had better be in memory: on a CPU as the bytes that it was quantised to, which it reads then. */
 static void realize_itself(sn_lower *lw, sn_nd x) {
+    enum { LEAST_OPS = 2 }; /* a cast, and a zero point */
     sn_nd bytes = sn_lower_bytes_below(lw, x);
     lw->nodes[bytes.i].realized = true;
     if (sn_nd_eq(bytes, x)) return;
-    for (sn_nd at = x; !sn_nd_eq(at, bytes); at = sn_node_get(lw->m, at)->in[0]) lw->nodes[at.i].reads = 1, lw->nodes[at.i].ops = 2;
+    lw->nodes[x.i].reads = 1;
+    lw->nodes[x.i].ops = LEAST_OPS;
 }
 
 /* First what its operands are, then what it takes to read them, then what follows for itself. */
