@@ -107,9 +107,10 @@ static lv dot_by_parts(sn_em *em, lv a, lv b, lv c, uint32_t bits, bool b_unsign
 
 /* By the instruction of x86 for vectors of so many lanes. */
 static lv dot_by_vectors(sn_em *em, const lv *in, uint32_t lanes, bool bytes) {
-    static const char *const SUMS[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512"},
-                      *const DOTS[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
-                                       "llvm.x86.avx512.vpdpbusd.512"};
+    static const char *const SUMS[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd",
+                                       "llvm.x86.avx512.pmaddw.d.512"},
+                             *const DOTS[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
+                                              "llvm.x86.avx512.vpdpbusd.512"};
     LLVMTypeRef parts = LLVMVectorType(bytes ? em->cg->i8 : em->cg->i16, lanes * (bytes ? 4 : 2));
     lv args[] = {in[0], em_bitcast(em, in[1], parts), em_bitcast(em, in[2], parts)};
     if (bytes) return sn_em_call(em, DOTS[lanes / 8], NULL, args, 3);

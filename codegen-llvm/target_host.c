@@ -19,7 +19,10 @@ void sn_target_host(sn_target *out, uint32_t threads) {
         .name = "host",
         .avx512 = avx512 && short_too,
         /* AVX-512F alone has vectors of 512 bits, but no products of 16 of them. */
-        .word_steps = avx512 && !short_too ? 1 : vnni ? 4 : words ? 2 : 1,
+        .word_steps = avx512 && !short_too ? 1
+                      : vnni               ? 4
+                      : words              ? 2
+                                           : 1,
         .units = threads ? threads : 1,
         .max_threads = 1,
         .max_regs = 64,

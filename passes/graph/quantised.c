@@ -81,7 +81,8 @@ static bool find_integers(factor *out, sn_module *m, sn_nd x) {
     if (n->op == SN_OP_CAST && n->type.dtype == SN_I32) n = sn_node_get(m, n->in[0]);
     sn_dtype t = n->type.dtype;
     if (!sn_is_integral(t) || t == SN_BOOL || sn_dtype_bytes(t) > 2) return false;
-    int64_t count = (int64_t)1 << 8 * sn_dtype_bytes(t), low = sn_is_unsigned(t) ? 0 : -count / 2, high = low + count - 1;
+    int64_t count = (int64_t)1 << 8 * sn_dtype_bytes(t), low = sn_is_unsigned(t) ? 0 : -count / 2,
+            high = low + count - 1;
     int64_t below = llabs(low - (int64_t)zero), above = llabs(high - (int64_t)zero);
     *out = (factor){.q = sn_graph_cast(m, x, SN_I32), .most = below > above ? below : above, .constant = has_data(n)};
     return true;

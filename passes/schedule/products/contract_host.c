@@ -150,9 +150,7 @@ static void look_at_operands(planner *pl) {
 static int64_t cuts(int64_t all, int64_t piece) { return (all + piece - 1) / piece; }
 
 /* Steps that registers take in: rounding grows with their number, and integers have none. */
-static int64_t longest_run(const sn_contract_plan *p) {
-    return sn_is_float(p->dtype) ? SN_CONTRACT_RUN : INT32_MAX;
-}
+static int64_t longest_run(const sn_contract_plan *p) { return sn_is_float(p->dtype) ? SN_CONTRACT_RUN : INT32_MAX; }
 
 /* Vectors of a block. */
 static int64_t sums(const sn_contract_plan *p) { return p->rows * (p->depth > 1 ? p->width : p->vectors); }
@@ -239,7 +237,8 @@ static double operand_cycles(const planner *pl, const sn_contract_plan *p) {
         bool right = pl->c->operands[o].right,
              turned = (right || p->depth > 1) && pl->factors[o].along != (p->depth > 1);
         double elements = (double)((right ? p->tile_n : p->tile_m) * pl->k);
-        cycles += elements * (double)(sn_dtype_bytes(pl->c->operands[o].from) * pl->words.steps) / SN_HOST_LINE * SN_HOST_FETCH;
+        cycles += elements * (double)(sn_dtype_bytes(pl->c->operands[o].from) * pl->words.steps) / SN_HOST_LINE *
+                  SN_HOST_FETCH;
         if (p->panel[o] == SN_PANEL_NONE) continue;
         cycles += elements * pack_cycles(pl, p, o, turned);
     }
@@ -356,8 +355,12 @@ static bool choose_tile(sn_contract_plan *out, const planner *pl, const sn_sched
     bool found = false;
     for (int64_t i = 1; i <= c->m; i = sc->tile_m ? c->m + 1 : next_count(i))
         for (int64_t j = 1; j <= c->n; j = sc->tile_n ? c->n + 1 : next_count(j)) {
-            sn_contract_plan p = {
-                .dtype = out->dtype, .words = pl->words, .k = pl->k, .tile_m = sc->tile_m, .tile_n = sc->tile_n, .tile_k = sc->tile_k};
+            sn_contract_plan p = {.dtype = out->dtype,
+                                  .words = pl->words,
+                                  .k = pl->k,
+                                  .tile_m = sc->tile_m,
+                                  .tile_n = sc->tile_n,
+                                  .tile_k = sc->tile_k};
             if (!p.tile_m) p.tile_m = cuts(c->m, i);
             if (!p.tile_n) p.tile_n = cuts(cuts(c->n, j), line) * line;
             if (p.tile_m > c->m) p.tile_m = c->m;

@@ -13,15 +13,16 @@ typedef enum sn_contract_panel {
 } sn_contract_panel;
 
 typedef struct sn_contract_plan {
-    sn_dtype dtype;      /* that is multiplied and added up */
+    sn_dtype dtype;          /* that is multiplied and added up */
     sn_contract_words words; /* that it is multiplied in: all that follows counts words as steps of the sum */
-    int64_t k;           /* steps */
-    int64_t depth;       /* steps of the sum in a vector; 1: vectors lie along columns */
-    int64_t lanes;       /* columns in a vector of sums */
-    int64_t rows, width; /* of a block, whose sums stay in registers; columns: vectors * lanes */
+    int64_t k;               /* steps */
+    int64_t depth;           /* steps of the sum in a vector; 1: vectors lie along columns */
+    int64_t lanes;           /* columns in a vector of sums */
+    int64_t rows, width;     /* of a block, whose sums stay in registers; columns: vectors * lanes */
     int64_t vectors;
     int64_t tile_m, tile_n, tile_k;
-    int64_t line; /* columns of a line of memory, of which the tile has whole ones, packed line by line; 0: all at once */
+    int64_t
+        line; /* columns of a line of memory, of which the tile has whole ones, packed line by line; 0: all at once */
     int64_t tiles_m, tiles_n, parts; /* how many */
     bool together;                   /* all products by one thread */
     int64_t run;                     /* steps that a register takes in; no more than tile_k */

@@ -260,13 +260,16 @@ static sn_ix in_registers(binder *b, uint32_t s, element e, int64_t depth, sn_ix
 
 static sn_buf registers_of(const binder *b, int64_t depth) { return depth == b->p->depth ? b->registers : b->rest; }
 
-/* sum + left * right */
-static sn_val put_product(binder *b, sn_cursor at, sn_val sum, sn_val left, sn_val right) {
+/* What is at that place, plus left * right. */
+static sn_val put_product(binder *b, sn_cursor at, sn_buf sums, sn_ix place, sn_val left, sn_val right) {
     sn_module *m = b->m;
     const sn_contract_words *w = &b->p->words;
-    if (w->steps == 4 && w->right_unsigned) return sn_put_op3(m, at, SN_LOP_DOT4, sum, right, left);
-    if (w->steps > 1) return sn_put_op3(m, at, w->steps == 4 ? SN_LOP_DOT4 : SN_LOP_DOT2, sum, left, right);
-    return sn_put_op2(m, at, SN_LOP_ADD, sum, sn_put_op2(m, at, SN_LOP_MUL, left, right));
+    sn_val product = w->steps == 1 ? sn_put_op2(m, at, SN_LOP_MUL, left, right) : (sn_val){0};
+    sn_val sum = sn_put_load(m, at, sums, place);
+    if (product.i) return sn_put_op2(m, at, SN_LOP_ADD, sum, product);
+    if (w->steps == 2) return sn_put_op3(m, at, SN_LOP_DOT2, sum, left, right);
+    bool swap = w->right_unsigned;
+    return sn_put_op3(m, at, SN_LOP_DOT4, sum, swap ? right : left, swap ? left : right);
 }
 
 /* The registers take in a run. */
@@ -287,8 +290,7 @@ static void put_run(binder *b, sn_cursor cursor, const run *r) {
     for (uint32_t i = 0; i < b->c->n_products; i++) {
         const sn_contraction_product *pr = &b->c->products[i];
         sn_ix place = in_registers(b, pr->state, e, r->depth, lane);
-        sn_val sum = sn_put_load(m, inner, to, place);
-        sn_put_store(m, inner, to, place, put_product(b, inner, sum, factor[pr->left], factor[pr->right]));
+        sn_put_store(m, inner, to, place, put_product(b, inner, to, place, factor[pr->left], factor[pr->right]));
     }
 }
 

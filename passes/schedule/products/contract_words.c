@@ -46,7 +46,8 @@ static range range_of(ranger *r, sn_val v);
 
 static range of_two(ranger *r, const sn_stmt_rec *s) {
     range a = range_of(r, s->in[0]), b = range_of(r, s->in[1]);
-    int64_t ends[] = {(int64_t)a.low * b.low, (int64_t)a.low * b.high, (int64_t)a.high * b.low, (int64_t)a.high * b.high};
+    int64_t ends[] = {(int64_t)a.low * b.low, (int64_t)a.low * b.high, (int64_t)a.high * b.low,
+                      (int64_t)a.high * b.high};
     switch ((int)s->op) {
     case SN_LOP_ADD: return within(s->dtype, (int64_t)a.low + b.low, (int64_t)a.high + b.high);
     case SN_LOP_SUB: return within(s->dtype, (int64_t)a.low - b.high, (int64_t)a.high - b.low);
