@@ -16,10 +16,10 @@
 static void put_target(sn_text *t, const sn_target *g) {
     /* The clock is not among them: estimates alone ask for it. */
     _Static_assert(sizeof *g == 176, "a figure of the target that is new belongs below");
-    sn_text_printf(t, "target %s %d %u %d %d %u %u %u %u %u %u %u %u %u %u %u %u %a %llu\n", g->name, g->is_gpu, g->sm,
-                   g->specific, g->avx512, g->units, g->max_threads, g->max_regs, g->shared_bytes, g->cluster,
-                   g->vector_bytes, g->vector_regs, g->io_align, g->unit_threads, g->unit_blocks, g->flight_bytes,
-                   g->special, (double)g->cycle_bytes, (unsigned long long)g->cache_bytes);
+    sn_text_printf(t, "target %s %d %u %d %d %u %u %u %u %u %u %u %u %u %u %u %u %u %a %llu\n", g->name, g->is_gpu,
+                   g->sm, g->specific, g->avx512, g->word_steps, g->units, g->max_threads, g->max_regs, g->shared_bytes,
+                   g->cluster, g->vector_bytes, g->vector_regs, g->io_align, g->unit_threads, g->unit_blocks,
+                   g->flight_bytes, g->special, (double)g->cycle_bytes, (unsigned long long)g->cache_bytes);
 }
 
 void sn_cg_key(sn_text *t, const char *kind, const sn_target *target) {

@@ -91,6 +91,43 @@ static lv shift(sn_em *em, lv a, lv b, uint32_t bits, bool left, bool is_unsigne
     return em_ashr(em, a, em_select(em, inside, b, sn_em_i(em, b, bits - 1)));
 }
 
+/* ---- words of several numbers ---- */
+
+/* Products of numbers of `bits` bits in words b and c, added to a: operation by operation. */
+static lv dot_by_parts(sn_em *em, lv a, lv b, lv c, uint32_t bits, bool b_unsigned) {
+    LLVMTypeRef part = sn_em_like(a, bits == 8 ? em->cg->i8 : em->cg->i16), whole = LLVMTypeOf(a);
+    for (uint32_t shift = 0; shift < 32; shift += bits) {
+        lv x = LLVMBuildTrunc(em->b, em_lshr(em, b, sn_em_i(em, b, shift)), part, "");
+        lv y = LLVMBuildTrunc(em->b, em_lshr(em, c, sn_em_i(em, c, shift)), part, "");
+        x = b_unsigned ? LLVMBuildZExt(em->b, x, whole, "") : LLVMBuildSExt(em->b, x, whole, "");
+        a = em_iadd(em, a, em_imul(em, x, LLVMBuildSExt(em->b, y, whole, "")));
+    }
+    return a;
+}
+
+/* By the instruction of x86 for vectors of so many lanes. */
+static lv dot_by_vectors(sn_em *em, const lv *in, uint32_t lanes, bool bytes) {
+    static const char *const SUMS[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd",
+                                       "llvm.x86.avx512.pmaddw.d.512"},
+                             *const DOTS[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
+                                              "llvm.x86.avx512.vpdpbusd.512"};
+    LLVMTypeRef parts = LLVMVectorType(bytes ? em->cg->i8 : em->cg->i16, lanes * (bytes ? 4 : 2));
+    lv args[] = {in[0], em_bitcast(em, in[1], parts), em_bitcast(em, in[2], parts)};
+    if (bytes) return sn_em_call(em, DOTS[lanes / 8], NULL, args, 3);
+    return em_iadd(em, in[0], sn_em_call(em, SUMS[lanes / 8], NULL, args + 1, 2));
+}
+
+static lv dot(sn_em *em, sn_dtype t, const lv *in, bool bytes) {
+    uint32_t lanes = sn_em_lanes(in[0]), widest = em->cg->target->vector_bytes / 4;
+    bool whole = lanes == 4 || lanes == 8 || lanes == 16, wide = sn_dtype_bytes(t) >= 4;
+    if (sn_dtype_bytes(t) == 4 && whole && lanes <= widest && em->cg->target->word_steps >= (bytes ? 4 : 2))
+        return dot_by_vectors(em, in, lanes, bytes);
+    lv x[3];
+    for (uint32_t k = 0; k < 3; k++) x[k] = wide ? in[k] : sn_math_cast(em, SN_I32, t, in[k]);
+    lv y = dot_by_parts(em, x[0], x[1], x[2], bytes ? 8 : 16, bytes);
+    return wide ? y : sn_math_cast(em, t, SN_I32, y);
+}
+
 /* ---- everything ---- */
 
 static lv compare(sn_em *em, sn_lop op, lv a, lv b, bool is_unsigned) {
@@ -150,6 +187,8 @@ lv sn_math_int_op(sn_em *em, sn_lop op, sn_dtype t, const lv *in) {
     case SN_LOP_XOR: return em_xor(em, a, b);
     case SN_LOP_SHL: return shift(em, a, b, bits, true, is_unsigned);
     case SN_LOP_SHR: return shift(em, a, b, bits, false, is_unsigned);
+    case SN_LOP_DOT2: return dot(em, t, in, false);
+    case SN_LOP_DOT4: return dot(em, t, in, true);
     default: return compare(em, op, a, b, is_unsigned);
     }
 }

@@ -12,11 +12,17 @@ void sn_target_host(sn_target *out, uint32_t threads) {
     bool avx512 = strstr(features, "+avx512f"), neon = strstr(features, "+neon");
     uint32_t bytes = avx512 ? 64 : strstr(features, "+avx2") ? 32 : 16;
     bool short_too = strstr(features, "+avx512vl") && strstr(features, "+avx512bw");
+    bool vnni = strstr(features, "+avx512vnni") || strstr(features, "+avxvnni"), words = strstr(features, "+sse2");
     LLVMDisposeMessage(features);
     *out = (sn_target){
         .is_gpu = false,
         .name = "host",
         .avx512 = avx512 && short_too,
+        /* AVX-512F alone has vectors of 512 bits, but no products of 16 of them. */
+        .word_steps = avx512 && !short_too ? 1
+                      : vnni               ? 4
+                      : words              ? 2
+                                           : 1,
         .units = threads ? threads : 1,
         .max_threads = 1,
         .max_regs = 64,

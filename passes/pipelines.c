@@ -24,7 +24,7 @@
 #include "passes/runner.h"
 
 #define PIPELINE                                                                                               \
-    "simplify,join-parts,choose-conv,decompose,simplify,select-late,windows,fold-scale,join-products,layout,attention,choose,gates,to-loops,"      \
+    "simplify,join-parts,quantised,choose-conv,decompose,simplify,select-late,windows,fold-scale,join-products,layout,attention,choose,gates,to-loops,"      \
     "simplify-index,drop-units,reorder,distribute,split-quotients,small-matrices,write-parts,simplify-index,fuse,licm,hoist-factor,mixed-order-reduction,licm,"         \
     "reorder-reductions,short-rows,interchange,collapse,split-groups,split-digits,simplify-index,keep-terms,online-softmax,store-across,finish-results,split-reduction,"       \
     "split-scan,join-axes,unroll-and-jam,schedule,keep-private,horizontal-fuse,last-block-reduce,order-kernels,reverse-grid,start-early,sync,async-copy,plan"

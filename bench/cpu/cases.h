@@ -14,6 +14,7 @@ enum { DIRECTIONS = 9, DISPARITIES = 32, REACH_OF_WINDOW = 2 };
 enum { FEATURES = 64, FOUND = 10, PATH_STEPS = 64, MAP = 256, RAY_STEPS = 64, HASH_BINS = 4096, FILTER_STEPS = 256 };
 enum { MEASURED = 2, EDGES = 8, TREES = 64, LEVELS = 6, SPLITS = (1 << LEVELS) - 1, TESTED = 32, BLUR = 11 };
 enum { PRICES = 256, HEADS = 8, HEAD = 64, SIGNAL = 1024, MEDIAN_OF = 5, AROUND = 8 };
+enum { FILTERS = 64, TAPS = 3, ZERO_POINT = 3, ZERO_OF_WEIGHTS = 128 };
 
 #define HEAT_RATE     0.1
 #define SOFTENING     1e-2
@@ -31,6 +32,7 @@ enum { PRICES = 256, HEADS = 8, HEAD = 64, SIGNAL = 1024, MEDIAN_OF = 5, AROUND 
 #define COUPLING      0.44
 #define FULL_CELL     0.98
 #define DAMPING       0.85
+#define SCALE         0.0002
 #define SIGHT         0.2
 #define CLOSE         0.05
 

@@ -141,3 +141,17 @@ void build_distances(sn_graph *g, int64_t n) {
     sn_node both = sn_transpose(g, along_rows(g, sn_transpose(g, rows, 0, 1), n), 0, 1);
     sn_output(g, "distance", sn_sqrt(g, both));
 }
+
+/* ---- quantised ---- */
+
+static sn_node centred(sn_graph *g, sn_node x, double zero) { return plus(g, sn_cast(g, x, SN_I32), -zero); }
+
+void build_quantised(sn_graph *g, int64_t n) {
+    sn_node x = sn_input(g, "x", SN_U8, SN_LIST(1, FILTERS, n, n));
+    sn_node w = sn_input(g, "w", SN_U8, SN_LIST(FILTERS, FILTERS, TAPS, TAPS));
+    int64_t by = TAPS / 2;
+    sn_conv_options around = {.struct_size = sizeof around, .padding = {by, by, by, by}};
+    sn_node sum = sn_conv2d(g, centred(g, x, ZERO_POINT), centred(g, w, ZERO_OF_WEIGHTS), &around);
+    sn_node y = sn_round(g, scaled(g, sn_cast(g, sum, SN_F32), SCALE));
+    sn_output(g, "y", sn_cast(g, plus(g, y, ZERO_POINT), SN_U8));
+}

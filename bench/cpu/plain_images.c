@@ -214,3 +214,39 @@ void plain_distances(void *const *out, const void *const *in, int64_t n, int thr
         for (int64_t j = 0; j < n; j++) y[j] = sqrtf(y[j]);
     }
 }
+
+/* ---- quantised: what a window has side by side, as 16 bits, which is multiplied with each filter ---- */
+
+enum { WINDOW_OF_CHANNELS = FILTERS * TAPS * TAPS };
+
+static uint8_t requantised(int32_t sum) {
+    float y = rintf((float)sum * (float)SCALE) + ZERO_POINT;
+    return (uint8_t)fminf(fmaxf(y, 0), 255);
+}
+
+static void collect(int16_t *restrict to, const uint8_t *x, int64_t i, int64_t j, int64_t n) {
+    for (int64_t c = 0; c < FILTERS; c++)
+        for (int64_t s = i - 1; s <= i + 1; s++)
+            for (int64_t t = j - 1; t <= j + 1; t++) {
+                int inside = s >= 0 && s < n && t >= 0 && t < n;
+                *to++ = inside ? (int16_t)(x[(c * n + s) * n + t] - ZERO_POINT) : 0;
+            }
+}
+
+void plain_quantised(void *const *out, const void *const *in, int64_t n, int threads) {
+    static int16_t w[FILTERS * WINDOW_OF_CHANNELS];
+    const uint8_t *x = in[0], *from = in[1];
+    uint8_t *y = out[0];
+    for (int64_t k = 0; k < FILTERS * WINDOW_OF_CHANNELS; k++) w[k] = (int16_t)(from[k] - ZERO_OF_WEIGHTS);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int16_t window[WINDOW_OF_CHANNELS];
+            collect(window, x, i, j, n);
+            for (int64_t o = 0; o < FILTERS; o++) {
+                int32_t sum = 0;
+                for (int64_t k = 0; k < WINDOW_OF_CHANNELS; k++) sum += window[k] * w[o * WINDOW_OF_CHANNELS + k];
+                y[(o * n + i) * n + j] = requantised(sum);
+            }
+        }
+}

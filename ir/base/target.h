@@ -16,7 +16,9 @@ typedef struct sn_target {
     uint32_t sm;   /* GPU: compute capability, 90 for 9.0 */
     bool specific; /* GPU: kernels may use what this architecture alone has (sm_90a) */
     bool exact; /* GPU: the figures are those of the device that code is made for, not of its generation's usual card */
-    bool avx512;           /* CPU: its vectors have the instructions of AVX-512F, VL and BW */
+    bool avx512; /* CPU: its vectors have the instructions of AVX-512F, VL and BW */
+    uint32_t
+        word_steps; /* CPU: steps of a sum of products that one instruction adds to a lane of 32 bits: 4 of bytes (VNNI), 2 of 16 bits, 1 */
     uint32_t units;        /* multiprocessors, or CPU threads */
     uint32_t max_threads;  /* of a block */
     uint32_t max_regs;     /* 32-bit registers of a thread that a schedule may fill with data */

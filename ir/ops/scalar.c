@@ -52,6 +52,20 @@ int64_t sn_int_shr(int64_t a, int64_t b, int bits, bool is_unsigned) {
     return inside ? a >> b : a < 0 ? -1 : 0;
 }
 
+/* a + the products of the two halves of words b and c, as signed numbers. */
+int64_t sn_int_dot2(int64_t a, int64_t b, int64_t c) {
+    uint64_t low = (uint64_t)((int64_t)(int16_t)b * (int16_t)c),
+             high = (uint64_t)((int64_t)(int16_t)(b >> 16) * (int16_t)(c >> 16));
+    return (int64_t)((uint64_t)a + low + high);
+}
+
+/* a + the products of the four bytes of words b, which have no sign, and c, which have one. */
+int64_t sn_int_dot4(int64_t a, int64_t b, int64_t c) {
+    uint64_t sum = (uint64_t)a;
+    for (int k = 0; k < 32; k += 8) sum += (uint64_t)((int64_t)(uint8_t)(b >> k) * (int8_t)(c >> k));
+    return (int64_t)sum;
+}
+
 /* cbrt of glibc is off by up to 4 units, which is more than compiled code is. */
 double sn_float_cbrt(double a) { return (double)cbrtl(a); }
 
@@ -116,8 +130,8 @@ bool sn_lop_allowed(sn_lop op, sn_dtype dtype) {
     if (sn_is_float(dtype)) return sn_lops[op].on_float;
     if (dtype != SN_BOOL) return sn_lops[op].on_int;
     /* Arithmetic that would leave 0 and 1, and shifts, do not exist on bool (as in PyTorch). */
-    static const sn_lop NOT_ON_BOOL[] = {SN_LOP_NEG,  SN_LOP_SUB, SN_LOP_DIV, SN_LOP_FLOORDIV, SN_LOP_REM,
-                                         SN_LOP_FMOD, SN_LOP_POW, SN_LOP_SHL, SN_LOP_SHR};
+    static const sn_lop NOT_ON_BOOL[] = {SN_LOP_NEG, SN_LOP_SUB, SN_LOP_DIV, SN_LOP_FLOORDIV, SN_LOP_REM, SN_LOP_FMOD,
+                                         SN_LOP_POW, SN_LOP_SHL, SN_LOP_SHR, SN_LOP_DOT2,     SN_LOP_DOT4};
     for (size_t i = 0; i < SN_COUNT(NOT_ON_BOOL); i++)
         if (op == NOT_ON_BOOL[i]) return false;
     return sn_lops[op].on_int;

@@ -31,6 +31,8 @@ int64_t sn_uint_div(int64_t a, int64_t b);
 int64_t sn_uint_rem(int64_t a, int64_t b);
 int64_t sn_int_pow(int64_t a, int64_t b, bool is_unsigned);
 int64_t sn_int_shr(int64_t a, int64_t b, int bits, bool is_unsigned);
+int64_t sn_int_dot2(int64_t a, int64_t b, int64_t c);
+int64_t sn_int_dot4(int64_t a, int64_t b, int64_t c);
 double sn_float_cbrt(double a);
 double sn_float_rem(double a, double b);
 double sn_float_max(double a, double b);

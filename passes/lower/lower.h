@@ -299,6 +299,8 @@ sn_status sn_lower_scope(sn_lower *lw, uint32_t scope, uint32_t end);
 
 /* A view, or a cast that loses nothing? */
 bool sn_lower_is_seen_through(const sn_lower *lw, const sn_node_rec *n);
+/* On a CPU: the bytes that x is, less their zero point at most; else x. */
+sn_nd sn_lower_bytes_below(const sn_lower *lw, sn_nd x);
 /* Has it the elements of its operand, in some order? */
 bool sn_lower_is_same_elements(const sn_node_rec *n);
 /* What gets memory for operand k of a contraction that is more than loads. */

@@ -6,6 +6,7 @@
  *   - Operands are realized unless they are plain loads (a convolution has masks anyway, so its operands may be padded); few parts that lie side by
  *     side, which few rows of a matmul read on a GPU (is_chosen); or made so easily that each panel of a CPU makes them (is_packed_once). On a GPU
  *     with tensor copies the other operand of few rows of halves is computed where it is multiplied (passes/base/made.h).
+ *   - On a CPU what was quantised is realized as the bytes that it is, not less their zero point.
  *   - What is below the views of operands of an attention is, whatever it is.
  *   - On a GPU integers that are multiplied as floats, and floats that are multiplied as narrower ones, are realized as these where that happens
  *     more than SN_CONVERTED_ROWS times to each.
@@ -18,6 +19,36 @@
 bool sn_lower_is_seen_through(const sn_lower *lw, const sn_node_rec *n) {
     if (n->op == SN_OP_CAST) return sn_dtype_widens(sn_node_get(lw->m, n->in[0])->type.dtype, n->type.dtype);
     return sn_ops[n->op].cls == SN_OPS_VIEW;
+}
+
+/* On a CPU: of integers that were quantised, less their zero point, which operand those are; -1: x is nothing of the kind. Bytes are what
+ * a product reads then (contract_words.h). */
+static int centred(const sn_lower *lw, const sn_node_rec *n) {
+    if (lw->cx->target->is_gpu || n->type.dtype != SN_I32 || (n->op != SN_OP_SUB && n->op != SN_OP_ADD)) return -1;
+    for (int k = 0; k < (n->op == SN_OP_ADD ? 2 : 1); k++) {
+        const sn_node_rec *of = sn_node_get(lw->m, n->in[k]), *zero = sn_node_get(lw->m, n->in[1 - k]);
+        bool number = !zero->type.rank && sn_ops[zero->op].cls == SN_OPS_SOURCE && zero->op != SN_OP_INPUT;
+        if (number && of->op == SN_OP_CAST && sn_lower_is_seen_through(lw, of)) return k;
+    }
+    return -1;
+}
+
+/* What x shows, or is but for a zero point; none: x is something else. */
+static sn_nd seen_through(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    int k = sn_lower_is_seen_through(lw, n) ? 0 : centred(lw, n);
+    return k < 0 ? (sn_nd){0} : n->in[k];
+}
+
+/* The bytes that x is, less their zero point; else x. */
+sn_nd sn_lower_bytes_below(const sn_lower *lw, sn_nd x) {
+    sn_nd at = x;
+    int of = centred(lw, sn_node_get(lw->m, x));
+    if (of >= 0) at = sn_node_get(lw->m, x)->in[of];
+    const sn_node_rec *n = sn_node_get(lw->m, at);
+    if (lw->cx->target->is_gpu || n->op != SN_OP_CAST || n->type.dtype != SN_I32 || lw->nodes[at.i].realized) return x;
+    bool stored = !sn_lower_is_repeated(lw, n->in[0]) && sn_node_get(lw->m, n->in[0])->type.rank;
+    return sn_lower_is_seen_through(lw, n) && stored ? n->in[0] : x;
 }
 
 /* Has it the elements of its operand, in some order? */
@@ -48,8 +79,8 @@ sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k) {
     sn_nd x = sn_node_get(lw->m, product)->in[k];
     sn_nd base = x, narrow = x;
     sn_notes seen = {.arena = lw->cx->scratch};
-    for (const sn_node_rec *n; n = sn_node_get(lw->m, base), sn_lower_is_seen_through(lw, n); base = n->in[0])
-        if (n->op == SN_OP_CAST) narrow = n->in[0];
+    for (sn_nd next; next = seen_through(lw, base), next.i; base = next)
+        if (sn_node_get(lw->m, base)->op == SN_OP_CAST) narrow = next;
     if (sn_node_get(lw->m, base)->op == SN_OP_PAD) return base;
     if (uses_of(lw, product, k) < 2 || !lw->cx->target->is_gpu || !is_of_inputs(lw, &seen, narrow)) return narrow;
     while (sn_lower_is_same_elements(sn_node_get(lw->m, narrow))) narrow = sn_node_get(lw->m, narrow)->in[0];
@@ -60,10 +91,11 @@ sn_nd sn_lower_realized_for(const sn_lower *lw, sn_nd product, uint32_t k) {
 
 bool sn_lower_is_plain_load(const sn_lower *lw, sn_nd x, bool masks) {
     const sn_node_rec *n = sn_node_get(lw->m, x);
-    while (!lw->nodes[x.i].realized &&
-           (n->op == SN_OP_PAD ? masks : sn_lower_is_pad_or_view(n) || n->op == SN_OP_CAST)) {
-        x = n->in[0];
-        n = sn_node_get(lw->m, x);
+    for (int k; !lw->nodes[x.i].realized; n = sn_node_get(lw->m, x)) {
+        bool shown = n->op == SN_OP_PAD ? masks : sn_lower_is_pad_or_view(n) || n->op == SN_OP_CAST;
+        k = shown ? 0 : centred(lw, n);
+        if (k < 0) break;
+        x = n->in[k];
     }
     return lw->nodes[x.i].realized || sn_ops[n->op].cls == SN_OPS_SOURCE;
 }

@@ -247,6 +247,16 @@ static bool pays_memory(const sn_lower *lw, sn_nd x, uint32_t streams) {
     return is_computed_again(lw, x) || sn_lower_is_shifted_much(lw, x, bytes_of(lw, x)) || pays_once(lw, x);
 }
 
+/* x had better be in memory: on a CPU as the bytes that it was quantised to, which it reads then. */
+static void realize_itself(sn_lower *lw, sn_nd x) {
+    enum { LEAST_OPS = 2 }; /* a cast, and a zero point */
+    sn_nd bytes = sn_lower_bytes_below(lw, x);
+    lw->nodes[bytes.i].realized = true;
+    if (sn_nd_eq(bytes, x)) return;
+    lw->nodes[x.i].reads = 1;
+    lw->nodes[x.i].ops = LEAST_OPS;
+}
+
 /* First what its operands are, then what it takes to read them, then what follows for itself. */
 static void decide_node(sn_lower *lw, sn_nd x) {
     sn_lower_node *info = &lw->nodes[x.i];
@@ -262,7 +272,8 @@ static void decide_node(sn_lower *lw, sn_nd x) {
     decide_by_operation(lw, x);
     info->drawn = !info->realized && is_drawn(lw, n);
     if (is_view || info->within || sn_ops[n->op].cls == SN_OPS_SOURCE) return;
-    info->realized |= info->joined || info->crosses || pays_memory(lw, x, streams);
+    if (info->joined || info->crosses) info->realized = true;
+    else if (!info->realized && pays_memory(lw, x, streams)) realize_itself(lw, x);
     if (!info->realized) sn_lower_note_leaves(lw, x);
 }
 

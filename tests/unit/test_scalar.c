@@ -120,6 +120,21 @@ Test(scalar, results_are_rounded_and_wrapped) {
     cr_assert_eq(i2(SN_LOP_NEG, SN_I64, INT64_MIN, 0), INT64_MIN);
 }
 
+static int64_t i3(sn_lop op, sn_dtype t, int64_t a, int64_t b, int64_t c) {
+    return sn_scalar_op(op, t, (sn_scalar){.i = a}, (sn_scalar){.i = b}, (sn_scalar){.i = c}, true).i;
+}
+
+Test(scalar, products_of_words) {
+    int64_t least = INT32_MIN | 0x8000; /* both halves -32768 */
+    cr_assert_eq(i3(SN_LOP_DOT2, SN_I32, 10, 3 << 16 | 0xffff, 5 << 16 | 2), 10 - 2 + 15);
+    cr_assert_eq(i3(SN_LOP_DOT2, SN_I32, 0, least, least), INT32_MIN); /* 2^31 wraps */
+    cr_assert_eq(i3(SN_LOP_DOT2, SN_I64, 0, least, least), (int64_t)1 << 31);
+    cr_assert_eq(i3(SN_LOP_DOT4, SN_I32, 1, -1, -1), 1 - 4 * 255);
+    cr_assert_eq(i3(SN_LOP_DOT4, SN_I32, 0, 0x04030201, 0x7f80ff01), 1 - 2 - 3 * 128 + 4 * 127);
+    cr_assert_eq(i3(SN_LOP_DOT4, SN_I32, INT32_MAX, 1, 1), INT32_MIN);
+    cr_assert(!sn_lop_allowed(SN_LOP_DOT2, SN_F32) && !sn_lop_allowed(SN_LOP_DOT4, SN_BOOL));
+}
+
 Test(scalar, compare_and_select) {
     sn_scalar one = {.f = 1}, two = {.f = 2}, yes = {.i = 1}, no = {0};
     cr_assert_eq(sn_scalar_op(SN_LOP_LT, SN_F32, one, two, no, true).i, 1);

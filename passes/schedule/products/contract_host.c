@@ -23,6 +23,9 @@ static const double TRANSPOSE = (double)SN_HOST_TRANSPOSE / HUNDRED;
 typedef struct planner {
     sn_pass_ctx *cx;
     const sn_contraction *c;
+    sn_contract_words words;
+    int64_t k;     /* steps of the sum: words */
+    int64_t line;  /* columns of the last axis, where vectors of neighbours would go on in the next line; else 0 */
     int64_t bytes; /* of what is multiplied */
     struct factor {
         double work;   /* instructions of its prologue */
@@ -30,6 +33,7 @@ typedef struct planner {
         bool tested;   /* it has loads with masks */
         bool broken;   /* vectors of neighbouring rows or columns may lie in different places */
         bool apart;    /* loads with masks take elements that have others between them: one by one */
+        bool whole;    /* its words, one by one, are words of memory */
         int64_t lanes; /* of a vector of it that is packed in the order of memory */
     } factors[SN_MOST_OPERANDS];
     uint32_t n_left, n_right;
@@ -69,7 +73,7 @@ static void look_at(expression *x, sn_val v) {
     }
     x->tested |= r->has_mask;
     x->apart |= r->has_mask && is_apart(x, r->ix, x->step) && is_apart(x, r->ix, x->side);
-    x->along += lined_up(x, r->ix, x->step, x->steps, sn_dtype_bytes(r->dtype));
+    x->along += lined_up(x, r->ix, x->step, x->steps, sn_dtype_bytes(r->dtype)) / (double)x->pl->words.steps;
     x->across += lined_up(x, r->ix, x->side, x->sides, sn_dtype_bytes(r->dtype));
 }
 
@@ -93,6 +97,31 @@ int64_t sn_contract_whole_lanes(const int64_t *extents, const sn_contraction_sid
     return lanes;
 }
 
+/* An element takes what brings it to its place in a word, too, unless words stand so in memory. */
+static void look_at_words(planner *pl, uint32_t o, const expression *x) {
+    const sn_contraction_operand *op = &pl->c->operands[o];
+    struct factor *f = &pl->factors[o];
+    bool taken = pl->words.low && op->right == pl->words.right_unsigned;
+    int64_t step;
+    f->work = (double)pl->words.steps * (f->work + SN_HOST_WORD);
+    f->whole = op->load.i && !f->tested && !taken && sn_dtype_bytes(op->from) * pl->words.steps == SN_WORD_BYTES &&
+               sn_ix_coef(pl->cx->m, sn_stmt_get(pl->cx->m, op->load)->ix, x->step, &step) && step == 1;
+}
+
+int64_t sn_contract_line_lanes(int64_t line, int64_t widest) { return sn_least(sn_pow2_floor(line), (uint32_t)widest); }
+
+bool sn_contract_packs_lines(const sn_contract_plan *p, const sn_contraction *c, uint32_t operand) {
+    return p->line && c->operands[operand].right && p->panel[operand] == SN_PANEL_ACROSS;
+}
+
+/* Lines of an image that no vectors fit, but some of at most that length do. */
+static void look_at_lines(planner *pl) {
+    const sn_contraction *c = pl->c;
+    int64_t widest = pl->cx->target->vector_bytes / pl->bytes, line;
+    sn_contraction_last_axis(&line, pl->cx->m, c, SN_SIDE_N);
+    if (line < c->n && line > 2 && line % widest && !c->cut) pl->line = line;
+}
+
 static void look_at_operands(planner *pl) {
     const sn_contraction *c = pl->c;
     sn_module *m = pl->cx->m;
@@ -106,11 +135,12 @@ static void look_at_operands(planner *pl) {
         x.sides = sn_contract_whole_lanes(c->extent, c->side, c->outer.n, right ? SN_SIDE_N : SN_SIDE_M, widest);
         look_at(&x, c->operands[o].value);
         pl->factors[o].work = x.work;
-        pl->factors[o].tested = x.tested;
+        pl->factors[o].tested = x.tested || c->k % pl->words.steps;
         pl->factors[o].along = right ? x.along > x.across : x.along >= x.across;
         pl->factors[o].broken = x.sides < widest;
         pl->factors[o].apart = x.apart;
         pl->factors[o].lanes = pl->factors[o].along ? x.steps : x.sides;
+        if (pl->words.steps > 1) look_at_words(pl, o, &x);
         *(right ? &pl->n_right : &pl->n_left) += 1;
     }
 }
@@ -118,6 +148,9 @@ static void look_at_operands(planner *pl) {
 /* ---- blocks ---- */
 
 static int64_t cuts(int64_t all, int64_t piece) { return (all + piece - 1) / piece; }
+
+/* Steps that registers take in: rounding grows with their number, and integers have none. */
+static int64_t longest_run(const sn_contract_plan *p) { return sn_is_float(p->dtype) ? SN_CONTRACT_RUN : INT32_MAX; }
 
 /* Vectors of a block. */
 static int64_t sums(const sn_contract_plan *p) { return p->rows * (p->depth > 1 ? p->width : p->vectors); }
@@ -131,7 +164,7 @@ static double step_cycles(const planner *pl, const sn_contract_plan *p) {
         double n = (double)(!right ? p->rows : p->depth > 1 ? p->width : p->vectors);
         loads += n * (vector ? SN_HOST_LOAD : pl->bytes < 4 ? SN_HOST_SPREAD_SMALL : SN_HOST_SPREAD);
         if (p->panel[o] != SN_PANEL_NONE) continue;
-        more += n * pl->factors[o].work;
+        if (vector || !pl->factors[o].whole) more += n * pl->factors[o].work;
         if (vector && pl->factors[o].along != (p->depth > 1)) more += n * (double)(p->lanes * p->depth);
     }
     double products = (double)(pl->c->n_products * sums(p));
@@ -144,7 +177,7 @@ static double step_cycles(const planner *pl, const sn_contract_plan *p) {
 bool sn_contract_is_direct(const sn_contract_plan *p, const sn_contraction *c) {
     bool whole =
         c->m % p->tile_m == 0 && c->n % p->tile_n == 0 && p->tile_m % p->rows == 0 && p->tile_n % p->width == 0;
-    return whole && c->k <= SN_CONTRACT_RUN * p->depth && c->k % p->depth == 0;
+    return whole && p->k <= longest_run(p) * p->depth && p->k % p->depth == 0;
 }
 
 /* Cycles of the rest of the body for a block: written out, or by loops over what registers have left in memory. */
@@ -154,10 +187,10 @@ static double rest_cycles(const planner *pl, const sn_contract_plan *p) {
 }
 
 static double blocks_cycles(const planner *pl, const sn_contract_plan *p) {
-    double runs = (double)cuts(pl->c->k, SN_CONTRACT_RUN * p->depth), steps = (double)(pl->c->k / p->depth);
+    double runs = (double)cuts(pl->k, longest_run(p) * p->depth), steps = (double)(pl->k / p->depth);
     double blocks = (double)(cuts(p->tile_m, p->rows) * cuts(p->tile_n, p->width));
     double flush = (double)(pl->c->n_states * sums(p)) * (p->depth > 1 ? SN_HOST_LANES : SN_HOST_FLUSH);
-    double rest = (double)(pl->c->k % p->depth * sums(p));
+    double rest = (double)(pl->k % p->depth * sums(p));
     return blocks * (steps * step_cycles(pl, p) + runs * flush + rest + rest_cycles(pl, p));
 }
 
@@ -170,19 +203,23 @@ static bool fits_registers(const planner *pl, const sn_contract_plan *p) {
 /* Cycles in which an element is packed. */
 static double pack_cycles(const planner *pl, const sn_contract_plan *p, uint32_t o, bool turned) {
     const struct factor *f = &pl->factors[o];
-    int64_t lanes = p->lanes * p->depth;
-    if (turned) return TRANSPOSE;
-    return (f->work + 2) / (double)(lanes < f->lanes ? lanes : f->lanes) + (f->apart ? SN_HOST_APART : 0);
+    int64_t lanes = p->lanes * p->depth, widest = pl->cx->target->vector_bytes / pl->bytes;
+    double more = turned ? TRANSPOSE : f->apart ? SN_HOST_APART : 0;
+    if (turned && pl->words.steps == 1) return TRANSPOSE;
+    if (p->line && pl->c->operands[o].right && !f->along)
+        return (f->work + 2) * (double)cuts(p->line, sn_contract_line_lanes(p->line, widest)) / (double)p->line + more;
+    return (f->work + 2) / (double)(lanes < f->lanes ? lanes : f->lanes) + more;
 }
 
 /* Is the panel worth being made? Tests are kept out of the loop over the sum in any case. */
 static sn_contract_panel choose_panel(const planner *pl, const sn_contract_plan *p, uint32_t o) {
     bool right = pl->c->operands[o].right, along = pl->factors[o].along;
     int64_t blocks = right ? cuts(p->tile_m, p->rows) : cuts(p->tile_n, p->width);
-    int64_t bytes = (right ? p->tile_n : p->tile_m) * pl->c->k * pl->bytes, lanes = p->lanes * p->depth;
+    int64_t bytes = (right ? p->tile_n : p->tile_m) * pl->k * pl->bytes, lanes = p->lanes * p->depth;
     bool vector = right || p->depth > 1, turned = vector && along != (p->depth > 1);
-    bool broken = p->depth == 1 && pl->factors[o].broken;
+    bool broken = p->depth == 1 && pl->factors[o].broken && !(right && p->line);
     double work = pl->factors[o].work, pack = pack_cycles(pl, p, o, turned);
+    if (pl->factors[o].whole && !vector) return SN_PANEL_NONE;
     double again = (vector ? work / (double)lanes : work) + (turned || broken);
     if (blocks > 1 && bytes > SN_HOST_NEAR / 2 && p->depth == 1) again += pack;
     if (pack >= (double)blocks * again && !pl->factors[o].tested) return SN_PANEL_NONE;
@@ -199,8 +236,9 @@ static double operand_cycles(const planner *pl, const sn_contract_plan *p) {
     for (uint32_t o = 0; o < pl->c->n_operands; o++) {
         bool right = pl->c->operands[o].right,
              turned = (right || p->depth > 1) && pl->factors[o].along != (p->depth > 1);
-        double elements = (double)((right ? p->tile_n : p->tile_m) * pl->c->k);
-        cycles += elements * sn_dtype_bytes(pl->c->operands[o].from) / SN_HOST_LINE * SN_HOST_FETCH;
+        double elements = (double)((right ? p->tile_n : p->tile_m) * pl->k);
+        cycles += elements * (double)(sn_dtype_bytes(pl->c->operands[o].from) * pl->words.steps) / SN_HOST_LINE *
+                  SN_HOST_FETCH;
         if (p->panel[o] == SN_PANEL_NONE) continue;
         cycles += elements * pack_cycles(pl, p, o, turned);
     }
@@ -226,7 +264,7 @@ static void choose_block(const planner *pl, sn_contract_plan *p) {
             try_block(&best, pl, &try);
         }
         try.depth = widest;
-        for (try.width = 1; try.width <= MOST_VECTORS && try.width <= p->tile_n && pl->c->k >= widest; try.width++) {
+        for (try.width = 1; try.width <= MOST_VECTORS && try.width <= p->tile_n && pl->k >= widest; try.width++) {
             try.lanes = try.width & -try.width;
             try.vectors = try.width / try.lanes;
             try_block(&best, pl, &try);
@@ -248,7 +286,8 @@ static int64_t divisor(int64_t n, int64_t least, int64_t most) {
  * other; else as long as sums allow. The same number of steps in all parts, and in all runs of a part, spares code
  * for the last ones. */
 static void choose_parts(const planner *pl, sn_contract_plan *p) {
-    int64_t k = pl->c->k, run = SN_CONTRACT_RUN * p->depth, most = SN_CONTRACT_RUN / 2 * run;
+    int64_t k = pl->k, run = longest_run(p) * p->depth, least = SN_CONTRACT_RUN * p->depth,
+            most = SN_CONTRACT_RUN / 2 * run;
     bool panels = false, far = false;
     for (uint32_t o = 0; o < pl->c->n_operands; o++) {
         panels |= p->panel[o] != SN_PANEL_NONE;
@@ -256,7 +295,7 @@ static void choose_parts(const planner *pl, sn_contract_plan *p) {
     }
     int64_t near = SN_HOST_NEAR / ((p->depth > 1 ? p->rows + p->width : p->width) * pl->bytes);
     if (far && p->depth == 1) most = SN_HOST_STREAMS;
-    else if (panels && near < most) most = near < run ? run : near;
+    else if (panels && near < most) most = near < least ? least : near;
     if (!p->tile_k && k <= most) p->tile_k = k;
     if (!p->tile_k) p->tile_k = divisor(k, most / 2, most);
     if (!p->tile_k) p->tile_k = most < run ? most : cuts(cuts(k, cuts(k, most)), run) * run;
@@ -285,6 +324,7 @@ static bool fits_memory(const planner *pl, const sn_contract_plan *p) {
 /* Plan for a tile of tile_m x tile_n; tile_k 0: open. */
 static bool plan_tile(sn_contract_plan *p, const planner *pl) {
     const sn_contraction *c = pl->c;
+    p->line = pl->line && p->tile_n % pl->line == 0 ? pl->line : 0;
     p->tiles_m = cuts(c->m, p->tile_m);
     p->tiles_n = cuts(c->n, p->tile_n);
     choose_block(pl, p);
@@ -306,22 +346,26 @@ static bool is_hopeless(const sn_contract_plan *p, const planner *pl, bool found
     int64_t tiles = cuts(c->m, p->tile_m) * cuts(c->n, p->tile_n);
     if (found && tiles > 1 && sn_mul_clamped(tiles, c->batch) > SN_HOST_EVEN * (int64_t)pl->cx->target->units)
         return true;
-    return tiles > 1 && p->tile_m * p->tile_n > SN_HOST_STACK / pl->bytes && p->tile_k != c->k;
+    return tiles > 1 && p->tile_m * p->tile_n > SN_HOST_STACK / pl->bytes && p->tile_k != pl->k;
 }
 
 static bool choose_tile(sn_contract_plan *out, const planner *pl, const sn_sched *sc) {
     const sn_contraction *c = pl->c;
-    int64_t line = SN_HOST_LINE / pl->bytes;
+    int64_t line = pl->line ? pl->line : SN_HOST_LINE / pl->bytes;
     bool found = false;
     for (int64_t i = 1; i <= c->m; i = sc->tile_m ? c->m + 1 : next_count(i))
         for (int64_t j = 1; j <= c->n; j = sc->tile_n ? c->n + 1 : next_count(j)) {
-            sn_contract_plan p = {
-                .dtype = out->dtype, .tile_m = sc->tile_m, .tile_n = sc->tile_n, .tile_k = sc->tile_k};
+            sn_contract_plan p = {.dtype = out->dtype,
+                                  .words = pl->words,
+                                  .k = pl->k,
+                                  .tile_m = sc->tile_m,
+                                  .tile_n = sc->tile_n,
+                                  .tile_k = sc->tile_k};
             if (!p.tile_m) p.tile_m = cuts(c->m, i);
             if (!p.tile_n) p.tile_n = cuts(cuts(c->n, j), line) * line;
             if (p.tile_m > c->m) p.tile_m = c->m;
             if (p.tile_n > c->n) p.tile_n = c->n;
-            if (p.tile_k > c->k) p.tile_k = c->k;
+            if (p.tile_k > pl->k) p.tile_k = pl->k;
             if (is_hopeless(&p, pl, found)) continue;
             if (!plan_tile(&p, pl) || (found && p.cycles >= out->cycles)) continue;
             *out = p;
@@ -330,14 +374,28 @@ static bool choose_tile(sn_contract_plan *out, const planner *pl, const sn_sched
     return found;
 }
 
-bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx, const sn_contraction *c) {
+/* The best plan by words of that kind; of no rows: none fits. */
+static sn_contract_plan plan_by_words(sn_pass_ctx *cx, const sn_contraction *c, const sn_sched *sc,
+                                      sn_contract_words words) {
     /* Products of bytes take as long as those of two, and their low bytes are the same. */
     sn_dtype dtype = c->dtype == SN_I8 ? SN_I16 : c->dtype == SN_U8 ? SN_U16 : c->dtype;
-    planner pl = {.cx = cx, .c = c, .bytes = sn_dtype_bytes(dtype)};
-    *out = (sn_contract_plan){.dtype = dtype};
-    if (!c->m || !c->n || !c->k || !c->batch) return false;
+    planner pl = {.cx = cx, .c = c, .words = words, .k = cuts(c->k, words.steps), .bytes = sn_dtype_bytes(dtype)};
+    sn_contract_plan out = {.dtype = dtype, .words = words, .k = pl.k};
+    look_at_lines(&pl);
     look_at_operands(&pl);
-    if (!choose_tile(out, &pl, sc)) return false;
+    return choose_tile(&out, &pl, sc) ? out : (sn_contract_plan){.cycles = 0};
+}
+
+bool sn_contract_plan_find(sn_contract_plan *out, sn_sched *sc, sn_pass_ctx *cx, const sn_contraction *c) {
+    *out = (sn_contract_plan){.cycles = 0};
+    if (!c->m || !c->n || !c->k || !c->batch) return false;
+    sn_contract_words words = sn_contract_words_find(cx, c);
+    *out = plan_by_words(cx, c, sc, words);
+    if (words.steps > 1) { /* what one row reads once is not worth being put together */
+        sn_contract_plan single = plan_by_words(cx, c, sc, (sn_contract_words){.steps = 1});
+        if (!out->rows || (single.rows && single.cycles < out->cycles)) *out = single;
+    }
+    if (!out->rows) return false;
     sc->cls = SN_SCHED_CONTRACT;
     sc->tile_m = (uint32_t)out->tile_m;
     sc->tile_n = (uint32_t)out->tile_n;

@@ -41,6 +41,7 @@ typedef struct binder {
     sn_buf registers, rest; /* sums of a run, and of the steps of a part that no vector has */
     sn_buf block;           /* sums of the runs of a part */
     sn_buf sums[MOST_SUMS]; /* of a tile: of the parts, of RUN of those, ... */
+    sn_buf taken; /* of each row or column of the tile: what its words lack (contract_words.h); none: nothing */
     uint32_t n_sums;
     bool direct; /* what registers hold is what the rest of the body reads */
 } binder;
@@ -70,11 +71,39 @@ static sn_contraction_copier place_at(binder *b, sn_cursor at, sn_ix row, sn_ix 
 
 /* ---- operands ---- */
 
-static sn_val put_operand(binder *b, sn_cursor at, uint32_t o, sn_ix row, sn_ix column, sn_ix step) {
+/* step: of the graph, not one of words. */
+static sn_val put_element(binder *b, sn_cursor at, uint32_t o, sn_ix side, sn_ix step, sn_val mask) {
     const sn_contraction_operand *op = &b->c->operands[o];
     sn_ix none = {0};
-    sn_contraction_copier p = place_at(b, at, op->right ? none : row, op->right ? column : none, step);
+    sn_contraction_copier p = place_at(b, at, op->right ? none : side, op->right ? side : none, step);
+    p.mask = mask;
     return sn_put_cast(b->m, at, b->p->dtype, sn_contraction_copy(&p, op->value));
+}
+
+/* Of a word: what is taken from bytes without a sign is taken here; behind the end of the sum are zeros. */
+static sn_val put_part_of_word(binder *b, sn_cursor at, uint32_t o, sn_ix side, sn_ix step) {
+    sn_module *m = b->m;
+    const sn_contract_words *w = &b->p->words;
+    bool ragged = b->c->k % w->steps, taken = w->low && b->c->operands[o].right == w->right_unsigned;
+    sn_val mask = ragged ? sn_put_mask_in(m, at, (sn_val){0}, step, b->c->k) : (sn_val){0};
+    sn_val x = put_element(b, at, o, side, step, mask);
+    if (taken) x = sn_put_op2(m, at, SN_LOP_SUB, x, sn_put_const_int(m, at, SN_I32, w->low));
+    return mask.i ? sn_put_op3(m, at, SN_LOP_SELECT, mask, x, sn_put_const_int(m, at, SN_I32, 0)) : x;
+}
+
+/* The operand of row or column `side`: an element, or as many steps as a word has, the first one in its low bits. */
+static sn_val put_operand(binder *b, sn_cursor at, uint32_t o, sn_ix side, sn_ix step) {
+    sn_module *m = b->m;
+    int64_t steps = b->p->words.steps, bits = SN_WORD_BYTES * 8 / steps;
+    if (steps == 1) return put_element(b, at, o, side, step, (sn_val){0});
+    sn_val word = {0}, mask = sn_put_const_int(m, at, SN_I32, (1 << bits) - 1);
+    for (int64_t i = 0; i < steps; i++) {
+        sn_val x = put_part_of_word(b, at, o, side, sn_ix_addc(m, sn_ix_scale(m, step, steps), i));
+        if (i + 1 < steps) x = sn_put_op2(m, at, SN_LOP_AND, x, mask);
+        if (i) x = sn_put_op2(m, at, SN_LOP_SHL, x, sn_put_const_int(m, at, SN_I32, i * bits));
+        word = i ? sn_put_op2(m, at, SN_LOP_OR, word, x) : x;
+    }
+    return word;
 }
 
 /* Is the panel made of rows, or of columns, whose elements along the sum lie next to each other? */
@@ -83,26 +112,34 @@ static bool is_long(const binder *b, uint32_t o) {
     return b->p->depth > 1 || b->p->panel[o] == SN_PANEL_ALONG;
 }
 
+static bool packs_lines(const binder *b, uint32_t o) { return sn_contract_packs_lines(b->p, b->c, o); }
+
+/* Are the columns of each block by themselves? */
+static bool is_blocked(const binder *b, uint32_t o) {
+    return b->c->operands[o].right && !is_long(b, o) && !packs_lines(b, o);
+}
+
 /* From one row of a panel to the next, from one step, or from the columns of one block: an odd number of lines, or those
  * of a column would all fall on one place of the cache. */
 static int64_t pitch(const binder *b, uint32_t o) {
     const sn_contract_plan *p = b->p;
     int64_t line = SN_HOST_LINE / sn_dtype_bytes(p->dtype);
-    int64_t n = is_long(b, o) ? p->tile_k : b->c->operands[o].right ? p->tile_k * p->width : p->tile_m;
+    int64_t across = b->c->operands[o].right ? p->tile_n : p->tile_m;
+    int64_t n = is_long(b, o) ? p->tile_k : is_blocked(b, o) ? p->tile_k * p->width : across;
     return ((n + line - 1) / line | 1) * line;
 }
 
 static int64_t panel_size(const binder *b, uint32_t o) {
     bool right = b->c->operands[o].right;
     if (is_long(b, o)) return pitch(b, o) * (right ? b->p->tile_n : b->p->tile_m);
-    return pitch(b, o) * (right ? b->blocks_n : b->p->tile_k);
+    return pitch(b, o) * (is_blocked(b, o) ? b->blocks_n : b->p->tile_k);
 }
 
 /* Element (row or column of the tile, step of the part). Columns of a right panel that is not long are those of block
  * jb. */
 static sn_ix in_panel(binder *b, uint32_t o, sn_ix jb, sn_ix side, sn_ix step) {
     if (is_long(b, o)) return sn_ix_fma(b->m, pitch(b, o), side, step);
-    if (!b->c->operands[o].right) return sn_ix_fma(b->m, pitch(b, o), step, side);
+    if (!is_blocked(b, o)) return sn_ix_fma(b->m, pitch(b, o), step, side);
     return sn_ix_fma(b->m, pitch(b, o), jb, sn_ix_fma(b->m, b->p->width, step, side));
 }
 
@@ -117,20 +154,29 @@ static int64_t panel_lanes(const binder *b, bool right, bool along) {
     return whole * 4 >= widest ? whole : widest;
 }
 
+/* Columns of the tile line by line, so that no vector goes on in the next line. */
+static sn_ix open_lines(binder *b, sn_cursor *at, int64_t n) {
+    int64_t line = b->p->line, widest = b->cx->target->vector_bytes / sn_dtype_bytes(b->p->dtype);
+    sn_ix first = sn_ix_scale(b->m, sn_open_loop(b->m, at, "l", n / line, SN_AXIS_SEQ), line);
+    return sn_ix_add(b->m, first, sn_host_vectors(b->m, at, line, sn_contract_line_lanes(line, widest)));
+}
+
 /* Elements are read by vectors, in the order in which they lie; they become neighbours in the panel, or do not. */
 static void put_panel(binder *b, sn_cursor at, uint32_t o, sn_ix first, int64_t steps) {
     const sn_contract_plan *p = b->p;
-    bool right = b->c->operands[o].right, along = p->panel[o] == SN_PANEL_ALONG, blocks = right && !is_long(b, o);
+    bool right = b->c->operands[o].right, along = p->panel[o] == SN_PANEL_ALONG, blocks = is_blocked(b, o);
     int64_t n = blocks ? p->width : right ? p->tile_n : p->tile_m;
     int64_t lanes = panel_lanes(b, right, along);
     sn_ix zero = sn_ix_const(b->m, 0), jb = zero, side, step, start = right ? b->column : b->row;
     if (!along) step = sn_open_loop(b->m, &at, "k", steps, SN_AXIS_SEQ);
     if (blocks) jb = sn_open_loop(b->m, &at, "jb", b->blocks_n, SN_AXIS_SEQ);
     if (blocks) start = sn_ix_add(b->m, start, sn_host_start(b->m, jb, p->width, p->tile_n));
-    side = along ? sn_open_loop(b->m, &at, "i", n, SN_AXIS_SEQ) : sn_host_vectors(b->m, &at, n, lanes);
+    if (along) side = sn_open_loop(b->m, &at, "i", n, SN_AXIS_SEQ);
+    else if (packs_lines(b, o)) side = open_lines(b, &at, n);
+    else side = sn_host_vectors(b->m, &at, n, lanes);
     if (along) step = sn_host_vectors(b->m, &at, steps, lanes);
     sn_ix place = sn_ix_add(b->m, start, side);
-    sn_val x = put_operand(b, at, o, place, place, sn_ix_add(b->m, first, step));
+    sn_val x = put_operand(b, at, o, place, sn_ix_add(b->m, first, step));
     sn_put_store(b->m, at, b->panel[o], in_panel(b, o, jb, side, step), x);
 }
 
@@ -181,12 +227,12 @@ static void put_sums(binder *b, sn_cursor cursor, sn_buf to, const block *at, sn
 /* The operand at an element of a block and a step of the part that begins at `first`. */
 static sn_val put_factor(binder *b, sn_cursor cursor, uint32_t o, const block *at, element e, sn_ix first, sn_ix step) {
     sn_module *m = b->m;
-    bool right = b->c->operands[o].right, blocks = right && !is_long(b, o);
+    bool right = b->c->operands[o].right, blocks = is_blocked(b, o);
     sn_ix side = right ? e.j : e.i, of_tile = sn_ix_add(m, right ? at->column : at->row, side);
     if (b->p->panel[o] != SN_PANEL_NONE)
         return sn_put_load(m, cursor, b->panel[o], in_panel(b, o, at->jb, blocks ? side : of_tile, step));
     sn_ix place = sn_ix_add(m, right ? b->column : b->row, of_tile);
-    return put_operand(b, cursor, o, place, place, sn_ix_add(m, first, step));
+    return put_operand(b, cursor, o, place, sn_ix_add(m, first, step));
 }
 
 /* A part of the sum for a block: `steps` steps from number `from` of the part that begins at `first`, by vectors of
@@ -214,6 +260,18 @@ static sn_ix in_registers(binder *b, uint32_t s, element e, int64_t depth, sn_ix
 
 static sn_buf registers_of(const binder *b, int64_t depth) { return depth == b->p->depth ? b->registers : b->rest; }
 
+/* What is at that place, plus left * right. */
+static sn_val put_product(binder *b, sn_cursor at, sn_buf sums, sn_ix place, sn_val left, sn_val right) {
+    sn_module *m = b->m;
+    const sn_contract_words *w = &b->p->words;
+    sn_val product = w->steps == 1 ? sn_put_op2(m, at, SN_LOP_MUL, left, right) : (sn_val){0};
+    sn_val sum = sn_put_load(m, at, sums, place);
+    if (product.i) return sn_put_op2(m, at, SN_LOP_ADD, sum, product);
+    if (w->steps == 2) return sn_put_op3(m, at, SN_LOP_DOT2, sum, left, right);
+    bool swap = w->right_unsigned;
+    return sn_put_op3(m, at, SN_LOP_DOT4, sum, swap ? right : left, swap ? left : right);
+}
+
 /* The registers take in a run. */
 static void put_run(binder *b, sn_cursor cursor, const run *r) {
     sn_module *m = b->m;
@@ -232,9 +290,7 @@ static void put_run(binder *b, sn_cursor cursor, const run *r) {
     for (uint32_t i = 0; i < b->c->n_products; i++) {
         const sn_contraction_product *pr = &b->c->products[i];
         sn_ix place = in_registers(b, pr->state, e, r->depth, lane);
-        sn_val product = sn_put_op2(m, inner, SN_LOP_MUL, factor[pr->left], factor[pr->right]);
-        sn_val sum = sn_put_op2(m, inner, SN_LOP_ADD, sn_put_load(m, inner, to, place), product);
-        sn_put_store(m, inner, to, place, sum);
+        sn_put_store(m, inner, to, place, put_product(b, inner, to, place, factor[pr->left], factor[pr->right]));
     }
 }
 
@@ -309,11 +365,20 @@ static void put_rest(binder *b, sn_contraction_copier *p, sn_val mask) {
     }
 }
 
-/* The sum of an element: the registers have it, or the sums of the tile or, where it has none, of the block. */
-static sn_val put_result(binder *b, sn_cursor at, uint32_t s, const block *bl, element e) {
+/* The registers have it, or the sums of the tile or, where it has none, of the block. */
+static sn_val put_sum(binder *b, sn_cursor at, uint32_t s, const block *bl, element e) {
     if (b->direct) return put_from_registers(b, at, s, e, b->p->depth);
     if (!b->n_sums) return sn_put_load(b->m, at, b->block, in_block(b, s, e));
     return sn_put_load(b->m, at, b->sums[b->n_sums - 1], in_tile(b, s, bl, e));
+}
+
+/* The sum of an element. */
+static sn_val put_result(binder *b, sn_cursor at, uint32_t s, const block *bl, element e) {
+    sn_module *m = b->m;
+    sn_val sum = put_sum(b, at, s, bl, e);
+    if (!b->taken.i) return sum;
+    sn_ix side = b->p->words.right_unsigned ? sn_ix_add(m, bl->row, e.i) : sn_ix_add(m, bl->column, e.j);
+    return sn_put_op2(m, at, SN_LOP_ADD, sum, sn_put_load(m, at, b->taken, side));
 }
 
 /* Columns of a row of a block: as vectors, or one by one where what registers hold becomes numbers. */
@@ -379,7 +444,7 @@ static void put_part(binder *b, sn_cursor at, sn_ix first, int64_t steps) {
 static void put_numbered_part(binder *b, sn_cursor at, sn_ix x) {
     sn_module *m = b->m;
     const sn_contract_plan *p = b->p;
-    int64_t rest = b->c->k % p->tile_k, whole = b->c->k / p->tile_k;
+    int64_t rest = p->k % p->tile_k, whole = p->k / p->tile_k;
     sn_ix first = sn_ix_scale(m, x, p->tile_k);
     if (!rest) {
         put_part(b, at, first, p->tile_k);
@@ -419,7 +484,66 @@ static void put_parts(binder *b, sn_cursor at, uint32_t level, sn_ix x) {
 static bool is_direct(const binder *b) {
     const sn_contract_plan *p = b->p;
     int64_t sums = p->rows * (p->depth > 1 ? p->width : p->vectors);
-    return sn_contract_is_direct(p, b->c) && p->run == b->c->k && b->body->n * sums <= SN_MANY_OPS;
+    return sn_contract_is_direct(p, b->c) && p->run == p->k && b->body->n * sums <= SN_MANY_OPS;
+}
+
+/* low times the sum of the other factor, of rows that lie along the sum: its steps are lanes. */
+static void put_taken_of_rows(binder *b, sn_cursor at, uint32_t o) {
+    sn_module *m = b->m;
+    int64_t lanes = sn_pow2_divisor(b->c->k), widest = b->cx->target->vector_bytes / SN_WORD_BYTES;
+    sn_axis ax;
+    sn_comb sum = SN_COMB_SUM;
+    sn_dtype t = SN_I32;
+    if (lanes > widest) lanes = widest;
+    sn_buf lane = new_local(b, "lanes", SN_BUF_REG, lanes);
+    sn_ix i = sn_open_loop(m, &at, "i", b->p->tile_m, SN_AXIS_SEQ);
+    sn_cursor in = at;
+    sn_ix v = sn_open_loop(m, &in, "v", lanes, SN_AXIS_VECTOR);
+    sn_put_store(m, in, lane, v, sn_put_const_int(m, in, t, 0));
+    in = at;
+    sn_ix q = sn_open_loop(m, &in, "k", b->c->k / lanes, SN_AXIS_SEQ);
+    v = sn_open_loop(m, &in, "v", lanes, SN_AXIS_VECTOR);
+    sn_val x = put_element(b, in, o, sn_ix_add(m, b->row, i), sn_ix_fma(m, lanes, q, v), (sn_val){0});
+    sn_put_store(m, in, lane, v, sn_put_op2(m, in, SN_LOP_ADD, sn_put_load(m, in, lane, v), x));
+    ax = sn_axis_new(m, "v", sn_ix_const(m, lanes));
+    sn_stmt all = sn_put_reduce(m, at, ax, SN_AXIS_VECTOR, &sum, 1, &t);
+    in = sn_at_end(b->k, all);
+    x = sn_put_load(m, in, lane, sn_ix_axis(m, ax));
+    sn_put_yield(m, in, &x, 1);
+    x = sn_put_op2(m, at, SN_LOP_MUL, sn_stmt_get(m, all)->result, sn_put_const_int(m, at, t, b->p->words.low));
+    sn_put_store(m, at, b->taken, i, x);
+}
+
+/* ... of columns, which are lanes. */
+static void put_taken_of_columns(binder *b, sn_cursor at, uint32_t o) {
+    sn_module *m = b->m;
+    int64_t lanes = b->cx->target->vector_bytes / SN_WORD_BYTES;
+    while (lanes > b->p->tile_n) lanes /= 2;
+    sn_buf lane = new_local(b, "lanes", SN_BUF_REG, lanes);
+    sn_ix first = sn_host_start(m, sn_open_loop(m, &at, "j", (b->p->tile_n + lanes - 1) / lanes, SN_AXIS_SEQ), lanes,
+                                b->p->tile_n);
+    sn_cursor in = at;
+    sn_ix v = sn_open_loop(m, &in, "v", lanes, SN_AXIS_VECTOR);
+    sn_put_store(m, in, lane, v, sn_put_const_int(m, in, SN_I32, 0));
+    in = at;
+    sn_ix q = sn_open_loop(m, &in, "k", b->c->k, SN_AXIS_SEQ);
+    v = sn_open_loop(m, &in, "v", lanes, SN_AXIS_VECTOR);
+    sn_ix column = sn_ix_add(m, b->column, sn_ix_add(m, first, v));
+    sn_val x = put_element(b, in, o, column, q, (sn_val){0});
+    sn_put_store(m, in, lane, v, sn_put_op2(m, in, SN_LOP_ADD, sn_put_load(m, in, lane, v), x));
+    v = sn_open_loop(m, &at, "v", lanes, SN_AXIS_VECTOR);
+    x = sn_put_op2(m, at, SN_LOP_MUL, sn_put_load(m, at, lane, v), sn_put_const_int(m, at, SN_I32, b->p->words.low));
+    sn_put_store(m, at, b->taken, sn_ix_add(m, first, v), x);
+}
+
+static void put_taken(binder *b, sn_cursor at) {
+    bool rows = b->p->words.right_unsigned;
+    b->taken = new_local(b, "taken", SN_BUF_SHARED, rows ? b->p->tile_m : b->p->tile_n);
+    for (uint32_t o = 0; o < b->c->n_operands; o++) {
+        if (b->c->operands[o].right == rows) continue;
+        if (rows) put_taken_of_rows(b, at, o);
+        else put_taken_of_columns(b, at, o);
+    }
 }
 
 static void make_buffers(binder *b) {
@@ -467,6 +591,7 @@ void sn_schedule_contract_host_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shap
     b.direct = is_direct(&b);
     make_buffers(&b);
     if (b.n_sums) put_zeros(&b, at, b.sums[b.n_sums - 1]);
+    if (p.words.low) put_taken(&b, at);
     put_parts(&b, at, b.n_sums, sn_ix_const(m, 0));
     if (!b.n_sums) return;
     block bl = open_blocks(&b, &inner, true);
