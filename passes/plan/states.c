@@ -152,7 +152,10 @@ static bool is_legal(const state *st) {
         uint32_t at = position_of(m, k);
         if (of[k].copies && at > changes) return false;
         if (!of[k].reads_in || at < changes) continue;
-        if (at > changes || of[k].copies || !sn_plan_in_place(st->cx, m->kernels.at[k], st->in, st->out)) return false;
+        if (at > changes || of[k].copies) return false;
+        sn_plan_touches touches;
+        sn_plan_touches_of(&touches, st->cx, m->kernels.at[k]);
+        if (!sn_plan_in_place(&touches, st->in, st->out)) return false;
     }
     return true;
 }
