@@ -36,7 +36,7 @@ static const char help[] =
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
     "  --products       graphs around a product, convolution or attention, instead of any operations\n"
-    "  --forms          graphs near to what passes look for: masks by position, norms, parts, scatters\n"
+    "  --forms          graphs near to what passes look for: masks, norms, layers and their gradients, sorts, loops\n"
     "  --headers        kernels of the graphs, with schedules in their headers that may be anything\n"
     "  --check-kernels  also look for races and the like in the kernels that a GPU would get\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"

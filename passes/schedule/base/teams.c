@@ -94,7 +94,7 @@ static bool fit_threads(const sn_target *t, const sn_team_rows *ro, uint32_t res
         sc->teams = (uint32_t)sn_ceil_div(ro->rows, turns);
     }
     if (least * sc->teams > blocks) return false; /* a header may ask for any number of them */
-    if (!sc->cluster) { /* no block without a piece */
+    if (!sc->cluster) {                           /* no block without a piece */
         int64_t each = sn_ceil_div(pieces, lesser(blocks / sc->teams, pieces));
         sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
     }
