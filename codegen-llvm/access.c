@@ -171,6 +171,18 @@ bool sn_gen_values_vary(sn_gen *g, sn_ix e) {
     return q.found;
 }
 
+static void note_missing(void *user, sn_ix atom) {
+    vary_query *q = user;
+    const sn_ix_rec *r = sn_ix_get(q->g->m, atom);
+    if (r->kind == SN_IX_VAL && !q->g->vals[r->id]) q->found = true;
+}
+
+bool sn_gen_values_known(sn_gen *g, sn_ix e) {
+    vary_query q = {g, false};
+    if (sn_ix_uses_vals(g->m, e)) sn_ix_walk(g->m, e, note_missing, &q);
+    return !q.found;
+}
+
 sn_gen_access sn_gen_access_of(sn_gen *g, const sn_stmt_rec *s) {
     sn_gen_access a = {
         .b = sn_buf_get(g->m, s->buf), .id = s->buf, .e = sn_gen_resolve(g, s->ix), .region = s->parent, .piece = 0};

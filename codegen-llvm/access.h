@@ -35,6 +35,8 @@ uint32_t sn_gen_alignment(const sn_gen_access *a, uint32_t piece, bool gpu);
 bool sn_gen_is_posted(const sn_gen *g, const sn_gen_access *a);
 /* Does an offset contain values that differ between lanes? */
 bool sn_gen_values_vary(sn_gen *g, sn_ix e);
+/* Have all values in it been translated? */
+bool sn_gen_values_known(sn_gen *g, sn_ix e);
 /* Elements with constant numbers, from *first on, of a reg buffer? */
 bool sn_gen_are_registers(sn_gen *g, const sn_gen_access *a, sn_ix e, uint32_t lanes, int64_t *first);
 /* Does the CPU take such elements by vectors of all lanes (apart.c)? Where these are registers, none is needed. */

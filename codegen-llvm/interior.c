@@ -35,6 +35,7 @@
  *     in j - 1, 510  yes   -> 1 <= j, j < 511   in first - 1, 510 - (last - first)
  *     j = 511        no    -> j < 511
  */
+#include "codegen-llvm/access.h"
 #include "codegen-llvm/gen.h"
 
 enum { MAX_INNER = 4, MAX_TESTS = 8, MAX_PLACES = 4, RARELY = 8 };
@@ -337,6 +338,8 @@ static lv all_near(sn_gen *g, const sn_stmt_rec *loop) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
         inner_axes in;
         sn_ix first, last;
+        /* Where rows that the loop itself looks up lie is not known in front of it. */
+        if (r->op == SN_LOP_LOAD && !sn_gen_values_known(g, sn_gen_resolve(g, r->ix))) return NULL;
         if (!sn_gen_loads_odd_columns(g, r)) continue;
         const sn_buf_rec *b = sn_buf_get(g->m, r->buf);
         if (b->align < PIECE || !find_inner(&in, g, s, loop)) return NULL;

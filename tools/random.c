@@ -12,6 +12,7 @@
  * Graphs are run by processes of their own, so that a crash or a graph that never ends is one failure among others: the
  * text of the graph stands in memory that the processes share.
  */
+#include "ir/graph/eval_internal.h"
 #include "runtime/threads.h"
 #include "tools/random.h"
 
@@ -28,14 +29,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_WORKERS = 64, TEXT_SIZE = 1 << 18, MAX_RUN_BYTES = 64 << 20, NOISES = 8, HANG = 10 };
+enum { MAX_WORKERS = 64, TEXT_SIZE = 1 << 18, MAX_RUN_BYTES = 64 << 20, NOISES = 8, HANG = 10, MOST_THREADS = 3 };
 
 static const char help[] =
     "usage: sinter random [options]\n"
     "  --n=N            graphs (300)\n"
     "  --seed=S         of the first one (1); the next has S + 1\n"
     "  --products       graphs around a product, convolution or attention, instead of any operations\n"
-    "  --forms          graphs near to what passes look for: masks by position, norms, parts, scatters\n"
+    "  --forms          graphs near to what passes look for: masks, norms, layers and their gradients, sorts, loops\n"
     "  --headers        kernels of the graphs, with schedules in their headers that may be anything\n"
     "  --check-kernels  also look for races and the like in the kernels that a GPU would get\n"
     "  --sizes=KIND     empty (default): axes of 0 and 1; small; huge: near 2^31, 2^32, 2^40 and 2^62, compiled only\n"
@@ -179,18 +180,24 @@ static void disturb(sn_array *a, uint64_t *state) {
     }
 }
 
-static sn_status evaluate_disturbed(sn_array **all, sn_module *m, sn_array *inputs, sn_arena *arena, uint64_t seed) {
-    uint8_t *live = SN_NEWN(arena, uint8_t, m->graph.nodes.count);
-    sn_graph_live(m, live);
-    for (uint32_t k = 0; k < m->graph.inputs.n; k++) all[m->graph.inputs.at[k].node.i] = &inputs[k];
-    for (sn_nd x = {1}; x.i < m->graph.nodes.count; x.i++) {
-        const sn_node_rec *n = sn_node_get(m, x);
-        if (!live[x.i] || n->op == SN_OP_INPUT) continue;
-        SN_TRY(sn_eval_node(all, m, x, arena));
-        bool moves = sn_ops[n->op].cls == SN_OPS_SOURCE || sn_ops[n->op].cls == SN_OPS_VIEW || n->op == SN_OP_PROJECT;
-        for (uint32_t k = 0; k < n->n_results && !moves; k++) disturb(&all[x.i][k], &seed);
-    }
+/* What only moves elements rounds none of them. */
+static sn_status disturb_node(sn_eval_run *r, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(r->m, x);
+    sn_opclass cls = sn_ops[n->op].cls;
+    bool moves = cls == SN_OPS_SOURCE || cls == SN_OPS_VIEW || cls == SN_OPS_REPEAT || n->op == SN_OP_PROJECT;
+    for (uint32_t k = 0; k < n->n_results && !moves; k++) disturb(&r->all[x.i][k], r->user);
     return SN_OK;
+}
+
+static sn_status disturb_nothing(sn_eval_run *r, sn_nd x, int64_t t) {
+    (void)r, (void)x, (void)t;
+    return SN_OK;
+}
+
+static sn_status evaluate_disturbed(sn_array **all, sn_module *m, const sn_array *inputs, sn_arena *arena,
+                                    uint64_t seed) {
+    static const sn_eval_watch watch = {disturb_node, disturb_nothing};
+    return sn_eval_graph(&(sn_eval_run){.m = m, .arena = arena, .all = all, .watch = &watch, .user = &seed}, inputs);
 }
 
 static sn_status fetch_inputs(sn_array *out, sn_context *ctx, const noise *t) {
@@ -326,7 +333,7 @@ static void compile_for(job *j, sn_graph *g, const char *target, const char *sch
                             .target = target,
                             .cpu_schedule = schedule,
                             .verify = j->args->sizes == RANDOM_HUGE ? NULL : "each",
-                            .threads = 1};
+                            .threads = 1 + (unsigned)(j->seed % MOST_THREADS)};
     sn_program *p = NULL;
     snprintf(j->me->what, sizeof j->me->what, "%s", target ? target : schedule);
     set_timer(j->args->limit * HANG);
@@ -408,7 +415,7 @@ static sn_status make_text(sn_context *ctx, void *user) {
     sn_text t;
     sn_text_init(&t, &ctx->env);
     if (a->args->products) SN_TRY(draw_product(&t, ctx, a->seed, a->args->inputs));
-    else if (a->args->forms) SN_TRY(random_forms(&t, ctx, a->seed));
+    else if (a->args->forms) SN_TRY(random_forms(&t, ctx, a->seed, a->args->inputs));
     else SN_TRY(random_graph(&t, ctx, a->seed, a->args->sizes));
     snprintf(a->text, TEXT_SIZE, "%s", t.s ? t.s : "");
     sn_text_free(&t);

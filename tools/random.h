@@ -32,7 +32,7 @@ sn_status random_convolution(sn_text *out, sn_context *ctx, uint64_t seed);
 sn_status random_attention(sn_text *out, sn_context *ctx, uint64_t seed);
 
 /* Of values that meet each other in what passes look for, and in what is almost that; compiles. */
-sn_status random_forms(sn_text *out, sn_context *ctx, uint64_t seed);
+sn_status random_forms(sn_text *out, sn_context *ctx, uint64_t seed, sn_distribution inputs);
 
 /* The kernels that a graph becomes for a target (NULL: the host), behind it: with schedules in their headers that may be anything. */
 sn_status random_headers(sn_text *out, sn_context *ctx, const char *text, const char *target, uint64_t seed);

@@ -56,7 +56,8 @@ random_tensor random_input(random_maker *r, sn_dtype dtype, uint32_t rank, const
     sn_text_printf(&r->inputs, "%s%%x%u: ", r->n_inputs ? ", " : "", r->n_inputs);
     snprintf(x.name, sizeof x.name, "x%u", r->n_inputs++);
     put_shape(&r->inputs, &x);
-    if (rank && random_chance(&r->state, 10)) put_strides(r, &x);
+    x.strided = rank && random_chance(&r->state, 10);
+    if (x.strided) put_strides(r, &x);
     return x;
 }
 
@@ -64,6 +65,7 @@ random_tensor random_input(random_maker *r, sn_dtype dtype, uint32_t rank, const
 random_tensor random_value(random_maker *r, const random_tensor *like, const char *format, const char *a,
                            const char *b) {
     random_tensor x = *like;
+    x.strided = false;
     snprintf(x.name, sizeof x.name, "v%u", r->n_values++);
     sn_text_printf(&r->body, "  %%%s = ", x.name);
     sn_text_printf(&r->body, format, a, b);

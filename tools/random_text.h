@@ -20,6 +20,7 @@ typedef struct random_tensor {
     sn_dtype dtype;
     uint32_t rank;
     int64_t at[SN_MAX_RANK];
+    bool strided; /* an input with strides of its own */
 } random_tensor;
 
 void random_begin(random_maker *r, sn_env *env, uint64_t seed);

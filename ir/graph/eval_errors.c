@@ -361,7 +361,8 @@ static sn_array other_operand(estimate *es, sn_nd x, uint32_t k, const double *e
         for (int64_t i = 0; i < a->numel; i++) out.f[i] = down ? a->f[i] - e[i] : a->f[i] + e[i];
         return out;
     }
-    bool is_index = k == 1 && (n->op == SN_OP_GATHER || n->op == SN_OP_INDEX_SELECT);
+    bool gathers = n->op == SN_OP_GATHER || n->op == SN_OP_INDEX_SELECT;
+    bool is_index = gathers && sn_nd_eq(n->in[k], n->in[1]); /* what is looked up may be the index as well */
     int64_t axis = is_index ? sn_node_int(es->m, x, SN_ATTR_AXIS, 0) : 0;
     int64_t size = is_index ? table->shape[axis < 0 ? axis + table->rank : axis] : -1;
     out.i = SN_NEWN(&es->temp, int64_t, a->numel + 1);

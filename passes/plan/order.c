@@ -132,12 +132,14 @@ static bool is_born(const orderer *o, sn_buf b, uint32_t k) {
 static void find_pairs(orderer *o, uint32_t k) {
     sn_kern kern = o->m->kernels.at[k];
     const sn_buf_list *params = &sn_kern_get(o->m, kern)->params;
+    sn_plan_touches touches = {0};
     if (sn_kern_segments(o->m, kern) > 1) return;
     for (uint32_t i = 0; i < params->n; i++) {
         for (uint32_t j = 0; j < params->n && is_born(o, params->at[i], k); j++) {
             sn_buf to = params->at[i], from = params->at[j];
             bool old = o->bytes[from.i] == o->bytes[to.i] && !is_born(o, from, k);
-            if (old && sn_plan_in_place(o->cx, kern, from, to))
+            if (old && !touches.kern.i) sn_plan_touches_of(&touches, o->cx, kern);
+            if (old && sn_plan_in_place(&touches, from, to))
                 SN_PUSH(o->cx->scratch, &o->nodes[k].pairs, ((pair){from, to}));
         }
     }

@@ -46,8 +46,8 @@
  *
  * `reuse b from a` before a call that still reads a ends a's life with that call; otherwise `free` has ended it
  * before. Write-backs that are not in place are copies at the end; the executor skips a copy whose two addresses are equal. At last
- * kernels become functions, and equal ones one (functions.c). Cost: a kernel walk for each pair of a temp that dies
- * and a buffer of equal size that is born in one segment; else linear in parameters.
+ * kernels become functions, and equal ones one (functions.c). Cost: linear in kernels and parameters, but for pairs of a temp that
+ * dies and a buffer of equal size that is born in one segment: what touches the two.
  */
 #include "passes/plan/plan.h"
 
@@ -100,6 +100,7 @@ typedef struct planner {
     buf_heap *dead;             /* by size in bytes (an ix): temps of kernels before the one at hand */
     uint32_t n_dead;            /* sizes that there were when the table of them was made */
     sn_buf *dying, *next_dying; /* by segment of the kernel at hand: temps that end there; by buffer id */
+    sn_plan_touches touches;    /* of the kernel at hand, once somebody asks */
     span *repeats;              /* by number of a repeat */
     uint32_t n_prepare;         /* the first kernels, which compute from constants alone */
     uint32_t *segment;          /* by buffer id: which segment of the kernel at hand touches it first, from 1 */
@@ -234,10 +235,10 @@ static bool has_windows(const planner *p, sn_buf b) {
     return false;
 }
 
-static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to);
+static bool in_place(planner *p, sn_kern k, sn_buf from, sn_buf to);
 
 /* The one kernel of the repeat that stores what follows a state, which may be written over the state; NEVER: there is none. */
-static uint32_t overwrites_state(const planner *p, uint32_t r, const sn_carry *c) {
+static uint32_t overwrites_state(planner *p, uint32_t r, const sn_carry *c) {
     const span *s = &p->repeats[r];
     uint32_t at = NEVER, last = 0;
     if (has_windows(p, c->state) || has_windows(p, c->next)) return NEVER;
@@ -379,12 +380,15 @@ static void heap_drop(buf_heap *h) {
 }
 
 /* In the kernel and in all its alternatives, of which any may run. */
-static bool in_place(const planner *p, sn_kern k, sn_buf from, sn_buf to) {
-    if (!sn_plan_in_place(p->cx, k, from, to)) return false;
+static bool in_place(planner *p, sn_kern k, sn_buf from, sn_buf to) {
+    if (!sn_kern_eq(p->touches.kern, k)) sn_plan_touches_of(&p->touches, p->cx, k);
+    if (!sn_plan_in_place(&p->touches, from, to)) return false;
     for (uint32_t i = 0; i < p->alternatives.n; i++) {
         sn_kern other = p->alternatives.at[i];
-        if (sn_kern_eq(sn_kern_get(p->m, other)->alternative_of, k) && !sn_plan_in_place(p->cx, other, from, to))
-            return false;
+        sn_plan_touches touches;
+        if (!sn_kern_eq(sn_kern_get(p->m, other)->alternative_of, k)) continue;
+        sn_plan_touches_of(&touches, p->cx, other);
+        if (!sn_plan_in_place(&touches, from, to)) return false;
     }
     return true;
 }

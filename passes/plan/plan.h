@@ -4,8 +4,27 @@
 
 #include "passes/base/pass.h"
 
-/* inplace.c: may buffer `to`, born in kernel k, have the storage of `from`, which dies there? */
-bool sn_plan_in_place(sn_pass_ctx *cx, sn_kern k, sn_buf from, sn_buf to);
+/* inplace.c: what a kernel touches, by buffer and in the order of the text; `at` is its number in the walk. */
+typedef struct sn_plan_touch {
+    sn_buf buf;
+    sn_stmt stmt;
+    uint32_t at;
+} sn_plan_touch;
+
+typedef struct sn_plan_touches {
+    sn_module *m;
+    sn_kern kern;
+    uint32_t kinds; /* a bit for each sn_axis_kind of its nests */
+    bool scans;
+    struct {
+        sn_plan_touch *at;
+        uint32_t n, cap;
+    } touches;
+} sn_plan_touches;
+void sn_plan_touches_of(sn_plan_touches *out, sn_pass_ctx *cx, sn_kern k);
+
+/* May buffer `to`, born in that kernel, have the storage of `from`, which dies there? */
+bool sn_plan_in_place(const sn_plan_touches *t, sn_buf from, sn_buf to);
 
 /* states.c: by number of an output: it is written back to an input and lives in its storage, without a copy. Kernels, or parts of them,
  * that would copy the input to itself are gone. The wrapper that is made of the kernels must not copy these outputs. */

@@ -34,6 +34,7 @@ typedef struct state {
     sn_module *m;
     sn_buf in, out;
     SN_VEC(sn_stmt) copies;
+    sn_plan_touches *touches; /* of the kernel that was asked for last */
 } state;
 
 static sn_buf only_buffer(const sn_module *m, sn_buf_scope scope, uint32_t io) {
@@ -152,7 +153,10 @@ static bool is_legal(const state *st) {
         uint32_t at = position_of(m, k);
         if (of[k].copies && at > changes) return false;
         if (!of[k].reads_in || at < changes) continue;
-        if (at > changes || of[k].copies || !sn_plan_in_place(st->cx, m->kernels.at[k], st->in, st->out)) return false;
+        if (at > changes || of[k].copies) return false;
+        sn_kern kern = m->kernels.at[k];
+        if (!sn_kern_eq(st->touches->kern, kern)) sn_plan_touches_of(st->touches, st->cx, kern);
+        if (!sn_plan_in_place(st->touches, st->in, st->out)) return false;
     }
     return true;
 }
@@ -171,6 +175,7 @@ static bool is_in_repeats(const sn_module *m, sn_buf b) {
 
 static void drop_copies(const state *st) {
     sn_module *m = st->m;
+    if (st->copies.n) st->touches->kern = (sn_kern){0};
     for (uint32_t i = 0; i < st->copies.n; i++) {
         sn_kern k = sn_stmt_get(m, st->copies.at[i])->kern;
         sn_stmt_unlink(m, st->copies.at[i]);
@@ -194,8 +199,9 @@ static bool find_state(state *st, uint32_t output) {
 const bool *sn_plan_states(sn_pass_ctx *cx) {
     sn_module *m = cx->m;
     bool *in_place = SN_NEWN(cx->scratch, bool, m->graph.outputs.n + 1);
+    sn_plan_touches touches = {0};
     for (uint32_t k = 0; k < m->graph.outputs.n; k++) {
-        state st = {.cx = cx, .m = m};
+        state st = {.cx = cx, .m = m, .touches = &touches};
         if (!find_state(&st, k)) continue;
         find_copies(&st);
         if (!is_legal(&st)) continue;

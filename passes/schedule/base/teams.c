@@ -93,7 +93,8 @@ static bool fit_threads(const sn_target *t, const sn_team_rows *ro, uint32_t res
         int64_t turns = sn_ceil_div(ro->rows, lesser(ro->rows, blocks / least));
         sc->teams = (uint32_t)sn_ceil_div(ro->rows, turns);
     }
-    if (!sc->cluster) { /* no block without a piece */
+    if (least * sc->teams > blocks) return false; /* a header may ask for any number of them */
+    if (!sc->cluster) {                           /* no block without a piece */
         int64_t each = sn_ceil_div(pieces, lesser(blocks / sc->teams, pieces));
         sc->cluster = (uint32_t)sn_ceil_div(pieces, each);
     }
