@@ -107,12 +107,21 @@ static void find_kept(sn_lower *lw) {
     }
 }
 
+/* What x shows all elements of, as far as nobody else reads it. */
+static sn_nd shown_by(const sn_lower *lw, sn_nd x) {
+    const sn_node_rec *n = sn_node_get(lw->m, x);
+    while (lw->nodes[x.i].users == 1 && (n->op == SN_OP_COPY || sn_lower_is_same_elements(n)))
+        n = sn_node_get(lw->m, x = n->in[0]);
+    return x;
+}
+
 /* A sum that goes on beside another product, as residual sums of networks do, is what its own product leaves in memory: then
  * nobody reads that product, and what else went into the sum, once more.
  *
  *     %a = matmul ..   %h = add %x, %a   %n = layer_norm %h   %b = matmul %n ..   %y = add %h, %b
  *
- * %a: the product of %h. %h is joined: several read it, one of them (%y) beside the product %b. */
+ * %a: the product of %h. %h is joined: several read it, one of them (%y) beside the product %b. On a GPU views may stand between a product
+ * and its sum (windows of an image, tokens across channels). */
 static void find_joined(sn_lower *lw) {
     const sn_graph_ir *g = &lw->m->graph;
     for (uint32_t i = 1; i < g->nodes.count; i++) {
@@ -120,10 +129,10 @@ static void find_joined(sn_lower *lw) {
         if (!lw->nodes[i].live || !is_by_element(n)) continue;
         sn_nd product = {0};
         for (uint32_t k = 0; k < n->n_in; k++) {
-            const sn_lower_node *in = &lw->nodes[n->in[k].i];
-            bool is_one = sn_ops[sn_node_get(lw->m, n->in[k])->op].cls == SN_OPS_CONTRACT;
-            if (in->users == 1 && is_as_large(lw, n, k))
-                product = is_one ? n->in[k] : in->product.i ? in->product : product;
+            sn_nd x = lw->cx->target->is_gpu ? shown_by(lw, n->in[k]) : n->in[k];
+            const sn_lower_node *in = &lw->nodes[x.i];
+            bool is_one = sn_ops[sn_node_get(lw->m, x)->op].cls == SN_OPS_CONTRACT;
+            if (in->users == 1 && is_as_large(lw, n, k)) product = is_one ? x : in->product.i ? in->product : product;
         }
         lw->nodes[i].product = product;
         for (uint32_t k = 0; k < n->n_in && product.i; k++) {
