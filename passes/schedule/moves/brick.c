@@ -261,6 +261,7 @@ void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored
     for (uint32_t p = 0; p < b->n; p++) b->sides[p] = 1;
     for (uint32_t i = 0; i < b->n_across; i++) lengthen(b, &b->loads[i], loaded, b->widest);
     lengthen(b, &b->stored, stored, b->least);
+    if (b->whole) b->sides[b->n - 1] = b->extents[b->n - 1];
 }
 
 /* ---- figures ---- */
@@ -694,29 +695,33 @@ static uint32_t resident(const sn_pass_ctx *cx, const sn_schedule_brick *b, cons
 }
 
 /* Other candidates: twice as many threads, and half. */
-sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                       const sn_sched *pinned) {
-    sn_schedule_brick b;
+sn_status sn_schedule_propose_bricks(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                     const sn_sched *pinned, sn_schedule_brick *b) {
     sn_sched sc = *pinned;
-    bool open = pinned->cls == SN_SCHED_NONE;
-    if (open && !sn_schedule_wants_brick(cx, k, &sh->outer)) return SN_OK;
-    sn_schedule_find_brick(&b, cx, k, &sh->outer);
     sc.cls = SN_SCHED_BRICK;
-    if (!choose_runs(&sc, cx, &b) && open) return SN_OK;
+    if (!choose_runs(&sc, cx, b) && pinned->cls == SN_SCHED_NONE) return SN_OK;
     if (!sc.block_x) sc.block_x = SN_TILE_THREADS;
     sc.block_y = 1;
-    sn_schedule_size_brick(&b, sc.tile_m, sc.tile_n);
-    uint32_t vector = sn_schedule_brick_vector(cx->m, &b, sh), word = sn_schedule_brick_word(cx->m, &b, sh);
+    sn_schedule_size_brick(b, sc.tile_m, sc.tile_n);
+    uint32_t vector = sn_schedule_brick_vector(cx->m, b, sh), word = sn_schedule_brick_word(cx->m, b, sh);
     if (!sc.vector) sc.vector = vector < word ? word : vector;
-    SN_TRY(check(cx, k, &b, &sc, vector, word));
+    SN_TRY(check(cx, k, b, &sc, vector, word));
     bool bound = !pinned->min_blocks;
-    if (bound) sc.min_blocks = resident(cx, &b, sh, &sc);
+    if (bound) sc.min_blocks = resident(cx, b, sh, &sc);
     sn_schedule_propose(out, cx, &sc);
     uint32_t threads[] = {sc.block_x * 2, sc.block_x / 2};
     for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
         sc.block_x = threads[i];
-        if (bound) sc.min_blocks = resident(cx, &b, sh, &sc);
+        if (bound) sc.min_blocks = resident(cx, b, sh, &sc);
         sn_schedule_propose(out, cx, &sc);
     }
     return SN_OK;
+}
+
+sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_schedule_brick b;
+    if (pinned->cls == SN_SCHED_NONE && !sn_schedule_wants_brick(cx, k, &sh->outer)) return SN_OK;
+    sn_schedule_find_brick(&b, cx, k, &sh->outer);
+    return sn_schedule_propose_bricks(out, cx, k, sh, pinned, &b);
 }
