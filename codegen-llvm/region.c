@@ -35,15 +35,18 @@ static void region_of(sn_gen *g, void *user) {
 }
 
 /* Are elements of a part kept in registers until it is reduced once more (passes/schedule/base/moments.c), and does its number say which of them there
- * are? */
+ * are? Without tests they stay what they were converted to: of so few that these have room beside all else. */
 static bool keeps_parts(const sn_gen *g, const sn_stmt_rec *s) {
+    enum { MOST_KEPT = 32 };
     bool keeps = false, asks = false;
     if (!s->last.i) return false;
     for (sn_stmt t = s->first, end = sn_stmt_walk_skip(g->m, s->last); t.i && t.i != end.i;
          t = sn_stmt_walk_next(g->m, t)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, t);
         if (!r->parent.i || sn_stmt_get(g->m, r->parent)->op != SN_LOP_REDUCE) continue;
-        keeps |= r->op == SN_LOP_STORE && sn_buf_get(g->m, r->buf)->scope == SN_BUF_REG;
+        const sn_buf_rec *b = r->op == SN_LOP_STORE ? sn_buf_get(g->m, r->buf) : NULL;
+        if (b && b->scope == SN_BUF_REG && b->private_size > MOST_KEPT) return false;
+        keeps |= b && b->scope == SN_BUF_REG;
         asks |= r->op == SN_LOP_IN && sn_ix_uses_axis(g->m, r->ix, s->axis);
     }
     return keeps && asks;

@@ -289,8 +289,7 @@ static bool has_whole_rows(const sn_schedule_brick *b) {
     return true;
 }
 
-/* Does every run of a walk begin with a sector? */
-static bool begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+bool sn_schedule_brick_begins(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
     int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / bytes;
     for (uint32_t k = 0; k < w->n && whole < run; k++) {
         uint32_t p = w->at[k];
@@ -332,7 +331,7 @@ void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_s
     int64_t loaded = piece_together(b, w, order, together, b->widest),
             stored = piece_together(b, &b->stored, order, together, b->least);
     best = loaded < stored ? loaded : stored;
-    if (begins_sectors(b, w, b->widest)) return;
+    if (sn_schedule_brick_begins(b, w, b->widest)) return;
     for (uint32_t k = 0; k < w->n; k++) { /* the first k + 1 loops of the load are the fastest */
         taken[w->at[k]] = true;
         n = 0;
@@ -361,7 +360,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
     for (uint32_t i = 0; i < b->n_across; i++) {
         double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
-        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_across;
+        if (!sn_schedule_brick_begins(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_across;
         if (!loaded || run < loaded) loaded = run;
     }
     for (uint32_t p = 0; p < b->n; p++) {
@@ -494,7 +493,9 @@ static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     return run >= 2 * unit;
 }
 
-bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) { return begins_sectors(b, &b->stored, b->least); }
+bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) {
+    return sn_schedule_brick_begins(b, &b->stored, b->least);
+}
 
 int64_t sn_schedule_brick_reach(const sn_schedule_brick *b) {
     const sn_schedule_walk *w = &b->stored;

@@ -70,7 +70,8 @@ int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q);
 /* Threads of a block that go along a line of so many pieces, as all others do along lines beside it. */
 int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines);
 void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load);
-/* Does every run of the stores begin with a sector? */
+/* Does every run of a walk begin with a sector, or of the stores? */
+bool sn_schedule_brick_begins(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes);
 bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b);
 /* Elements of a store, where runs begin at multiples of so many, and have multiples of so many. */
 uint32_t sn_schedule_brick_vector(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh);

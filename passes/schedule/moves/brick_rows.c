@@ -94,6 +94,41 @@ static sn_schedule_shape as_body(const sn_schedule_shape *sh) {
     return body;
 }
 
+/* Has a tile of so many rows, which follow each other in an order of the loops, the last one fastest, a piece of less than two lines on either side that
+ * begins inside of a sector? */
+static bool has_pieces(const sn_schedule_brick *b, const uint32_t *order, int64_t rows) {
+    sn_schedule_brick tile = *b;
+    const sn_schedule_walk *walks[] = {&tile.loads[0], &tile.stored};
+    const uint32_t bytes[] = {tile.widest, tile.least};
+    for (uint32_t k = b->n - 1; k-- > 0;) {
+        uint32_t p = order[k];
+        tile.sides[p] = rows < b->extents[p] ? rows : b->extents[p];
+        rows = sn_ceil_div(rows, b->extents[p]);
+    }
+    tile.sides[b->n - 1] = b->extents[b->n - 1];
+    for (size_t i = 0; i < SN_COUNT(walks); i++) {
+        int64_t run = sn_schedule_brick_run(&tile, walks[i]) * bytes[i];
+        if (run < 2 * SN_LINE && !sn_schedule_brick_begins(&tile, walks[i], bytes[i])) return true;
+    }
+    return false;
+}
+
+/* Class flat has tiles of rows that follow each other as the loops do, or as they are loaded. Where those have longer pieces, or whole sectors, it is
+ * faster: its threads have a row in registers. */
+static bool flat_has_pieces(const sn_schedule_brick *b, int64_t rows) {
+    uint32_t loops[SN_MAX_CHAIN], loaded[SN_MAX_CHAIN], n = b->n - 1;
+    bool taken[SN_MAX_CHAIN] = {false};
+    const sn_schedule_walk *w = &b->loads[0];
+    taken[n] = true;
+    for (uint32_t p = 0; p < n; p++) loops[p] = p;
+    for (uint32_t i = 0, left = n; i < w->n + n; i++) {
+        uint32_t p = i < w->n ? w->at[i] : i - w->n;
+        if (!taken[p]) loaded[--left] = p;
+        taken[p] = true;
+    }
+    return has_pieces(b, loops, rows) && has_pieces(b, loaded, rows);
+}
+
 bool sn_schedule_brick_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh) {
     sn_schedule_brick b;
     *why_not = "a brick wants loads and stores that walk loops in different orders, on a GPU";
@@ -103,7 +138,11 @@ bool sn_schedule_brick_rows_applies(const char **why_not, sn_pass_ctx *cx, sn_ke
 sn_status sn_schedule_brick_rows_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
                                             const sn_sched *pinned) {
     sn_schedule_brick b;
+    sn_sched_list flat = {0};
     if (!find(&b, cx, k, sh)) return SN_OK;
+    if (pinned->cls == SN_SCHED_NONE)
+        SN_TRY(sn_schedule_ask(&flat, sn_schedule_flat_applies, sn_schedule_flat_candidates, cx, k, sh, pinned));
+    if (flat.n && !flat_has_pieces(&b, flat.at[0].tile_m)) return SN_OK;
     sn_schedule_shape body = as_body(sh);
     return sn_schedule_propose_bricks(out, cx, k, &body, pinned, &b);
 }

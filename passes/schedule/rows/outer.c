@@ -24,7 +24,6 @@ typedef struct columns {
     bool summed;     /* sums and products of bytes: those of several rows are 32 bits (codegen-llvm/packed.c) */
     bool odd;        /* bytes or halves whose vectors begin anywhere (outer_odd.c) */
     bool weighed;    /* sums of exponentials, of which several are one state at a time */
-    bool placed;     /* positions are compared and exchanged beside values */
     bool exps;       /* sums of exponentials of f64: one for each element and each group that is loaded together */
 } columns;
 
@@ -38,7 +37,6 @@ static columns look_at_columns(sn_pass_ctx *cx, const sn_schedule_shape *sh) {
             co.states += sn_dtype_bytes(sn_val_get(m, sn_result(r, k))->dtype) > 4 ? 2 : 1;
         bool one = sh->n_nests == 1 && r->op == SN_LOP_REDUCE && r->n_combs == 1 && co.bytes == 1;
         co.keyed = one && sn_combs[r->combs[0]].second == SN_SECOND_POSITION;
-        co.placed |= r->op == SN_LOP_REDUCE && r->n_combs == 1 && sn_combs[r->combs[0]].second == SN_SECOND_POSITION;
         co.summed = one && (r->combs[0] == SN_COMB_SUM || r->combs[0] == SN_COMB_PROD);
         for (uint32_t c = 0; r->op == SN_LOP_REDUCE && c < r->n_combs; c++) {
             bool weighed = sn_combs[r->combs[c]].second == SN_SECOND_WEIGHT;
@@ -142,7 +140,7 @@ static void even_turns(const sn_target *t, const sn_schedule_shape *sh, const co
 /* Do threads that share columns of bytes put their states together in little time beside what each does with its rows? States of 64 bits
  * of each lane are more than a few rows of bytes. */
 static bool exchanges_little(const sn_schedule_shape *sh, const columns *co, const sn_sched *sc) {
-    if (co->states < 2 || (co->bytes != 1 && !co->placed)) return true;
+    if (co->bytes != 1 || co->states < 2) return true;
     int64_t words = (int64_t)co->states * sc->vector, exchange = 0, rows = sn_ceil_div(count_of(sh, sc), sc->block_y);
     for (uint32_t y = sc->block_y; y > 1; y /= 2) exchange += words * SN_COLUMN_EXCHANGE;
     return exchange * SN_COLUMN_LITTLE <= rows * sc->vector * SN_COLUMN_BYTE;
