@@ -82,6 +82,8 @@ static bool find(sn_schedule_brick *b, sn_pass_ctx *cx, sn_kern k, const sn_sche
     sn_chain all = all_loops(sh);
     sn_schedule_find_brick(b, cx, k, &all);
     b->whole = true;
+    /* Longer rows are read again by each nest: of words a bank at a time. */
+    if (sh->max_count > MOST_WRITTEN && b->widest != SN_WORD) return false;
     return b->n_staged == 1 && b->n_across == 1 && are_rows(m, sh, b->staged[0]);
 }
 
