@@ -14,7 +14,7 @@
  * no edge touches any of them. And where the loop stands inside of the lanes, whose columns have as many rows but for some:
  * those of a wide column (passes/loops/split_reduction.c), of which the last row is not whole.
  *
- * And where a whole block scans, whether all positions of its part, or of an iteration, are inside is the same for all
+ * And where a whole block scans, or has a part in its registers that it reduces twice, whether all positions of its part, or of an iteration, are inside is the same for all
  * its threads. So all it does is translated twice, barriers included: few hold an end of the row.
  *
  * Weights of odd rows are read by pieces that reach over them (unaligned.c): there the tests have to hold for as many positions more, and nobody asks
@@ -175,7 +175,10 @@ static bool is_range_test(sn_gen *g, sn_stmt s, const sn_stmt_rec *grid, sn_ix *
     if (r->op != SN_LOP_IN || g->known[r->result.i] || !sn_ix_is_const(g->m, r->bound, &n)) return false;
     if (!find_inner(&in, g, s, grid)) return false;
     sn_ix e = sn_gen_resolve(g, r->ix);
-    return find_ends(first, last, g, e, &in) && !sn_ix_eq(*first, *last) && !sn_ix_is_const(g->m, *first, &n);
+    int64_t span, at;
+    if (!find_ends(first, last, g, e, &in) || sn_ix_eq(*first, *last) || sn_ix_is_const(g->m, *first, &at))
+        return false;
+    return !sn_ix_is_const(g->m, sn_ix_sub(g->m, *last, *first), &span) || span < n; /* or else some never are */
 }
 
 static lv all_inside(sn_gen *g, const sn_stmt_rec *grid) {
@@ -183,7 +186,9 @@ static lv all_inside(sn_gen *g, const sn_stmt_rec *grid) {
     sn_ix first, last, bound = {0};
     for (sn_stmt s = grid->first, end = behind(g, grid); s.i && s.i != end.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (!is_range_test(g, s, grid, &first, &last) || (bound.i && !sn_ix_eq(r->bound, bound))) continue;
+        bool of_part = g->scans || sn_kern_posts(g->m, g->kern) ||
+                       sn_stmt_get(g->m, r->parent)->op == SN_LOP_REDUCE; /* or of columns or rows */
+        if (!of_part || !is_range_test(g, s, grid, &first, &last) || (bound.i && !sn_ix_eq(r->bound, bound))) continue;
         bound = r->bound;
         lv in = em_and(&g->em, sn_gen_in(g, first, bound), sn_gen_in(g, last, bound));
         all = all ? em_and(&g->em, all, in) : in;

@@ -34,6 +34,24 @@ static void region_of(sn_gen *g, void *user) {
     sn_gen_region(g, s->first);
 }
 
+/* Are elements of a part kept in registers until it is reduced once more (passes/schedule/base/moments.c), and does its number say which of them there
+ * are? Without tests they stay what they were converted to: of so few that these have room beside all else. */
+static bool keeps_parts(const sn_gen *g, const sn_stmt_rec *s) {
+    enum { MOST_KEPT = 32 };
+    bool keeps = false, asks = false;
+    if (!s->last.i) return false;
+    for (sn_stmt t = s->first, end = sn_stmt_walk_skip(g->m, s->last); t.i && t.i != end.i;
+         t = sn_stmt_walk_next(g->m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(g->m, t);
+        if (!r->parent.i || sn_stmt_get(g->m, r->parent)->op != SN_LOP_REDUCE) continue;
+        const sn_buf_rec *b = r->op == SN_LOP_STORE ? sn_buf_get(g->m, r->buf) : NULL;
+        if (b && b->scope == SN_BUF_REG && b->private_size > MOST_KEPT) return false;
+        keeps |= b && b->scope == SN_BUF_REG;
+        asks |= r->op == SN_LOP_IN && sn_ix_uses_axis(g->m, r->ix, s->axis);
+    }
+    return keeps && asks;
+}
+
 void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
     int64_t inside = grid_inside(g, s->first);
     lv all = g->block, mine = all;
@@ -43,7 +61,8 @@ void sn_gen_grid_region(sn_gen *g, sn_stmt_rec *s) {
     }
     /* An axis of one iteration has no part in the number, which the axis around it may have taken whole. */
     g->axes[s->axis.i] = sn_gen_extent(g, s->axis) == 1 ? sn_em_i(&g->em, all, 0) : mine;
-    if (g->gpu && inside == 1 && sn_kern_posts(g->m, g->kern)) sn_gen_part(g, s, region_of, s);
+    bool has_ends = sn_kern_posts(g->m, g->kern) || keeps_parts(g, s);
+    if (g->gpu && inside == 1 && has_ends) sn_gen_part(g, s, region_of, s);
     else sn_gen_region(g, s->first);
     g->block = all;
 }

@@ -179,7 +179,8 @@ int64_t sn_moments_part(const sn_moments *mo, sn_pass_ctx *cx, bool alone) {
     while (length > least && sn_mul_clamped(rows, count) / beside / length < SN_SPLIT_ENOUGH * t->units) length /= 2;
     if (!mo->columns) length = fill_turns(t, rows, count, length, least);
     length = sn_ceil_div(count, sn_ceil_div(count, length));
-    if (!mo->columns)
-        length = sn_ceil_div(length, SN_SPLIT_LINE) * SN_SPLIT_LINE; /* vectors begin where the row's do */
+    /* Vectors begin where the row's do; threads that share columns have as many rows each. */
+    int64_t each = mo->columns ? SN_MOMENTS_ROWS : SN_SPLIT_LINE;
+    length = sn_ceil_div(length, each) * each;
     return length < count ? length : 0;
 }

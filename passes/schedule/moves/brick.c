@@ -261,6 +261,7 @@ void sn_schedule_size_brick(sn_schedule_brick *b, int64_t loaded, int64_t stored
     for (uint32_t p = 0; p < b->n; p++) b->sides[p] = 1;
     for (uint32_t i = 0; i < b->n_across; i++) lengthen(b, &b->loads[i], loaded, b->widest);
     lengthen(b, &b->stored, stored, b->least);
+    if (b->whole) b->sides[b->n - 1] = b->extents[b->n - 1];
 }
 
 /* ---- figures ---- */
@@ -288,8 +289,7 @@ static bool has_whole_rows(const sn_schedule_brick *b) {
     return true;
 }
 
-/* Does every run of a walk begin with a sector? */
-static bool begins_sectors(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
+bool sn_schedule_brick_begins(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes) {
     int64_t run = sn_schedule_brick_run(b, w), whole = 1, unit = SN_SECTOR / bytes;
     for (uint32_t k = 0; k < w->n && whole < run; k++) {
         uint32_t p = w->at[k];
@@ -331,7 +331,7 @@ void sn_schedule_order_bricks(uint32_t *order, const sn_pass_ctx *cx, const sn_s
     int64_t loaded = piece_together(b, w, order, together, b->widest),
             stored = piece_together(b, &b->stored, order, together, b->least);
     best = loaded < stored ? loaded : stored;
-    if (begins_sectors(b, w, b->widest)) return;
+    if (sn_schedule_brick_begins(b, w, b->widest)) return;
     for (uint32_t k = 0; k < w->n; k++) { /* the first k + 1 loops of the load are the fastest */
         taken[w->at[k]] = true;
         n = 0;
@@ -360,7 +360,7 @@ static double cost_of_brick(const sn_pass_ctx *cx, const sn_schedule_brick *b) {
     double more = (double)sn_schedule_brick_beyond(&last, b), bricks = 1, cost = 2;
     for (uint32_t i = 0; i < b->n_across; i++) {
         double run = (double)sn_schedule_brick_run(b, &b->loads[i]) * b->widest;
-        if (!begins_sectors(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_across;
+        if (!sn_schedule_brick_begins(b, &b->loads[i], b->widest)) cost += SN_SECTOR / run / 2 / b->n_across;
         if (!loaded || run < loaded) loaded = run;
     }
     for (uint32_t p = 0; p < b->n; p++) {
@@ -493,7 +493,9 @@ static bool is_near(const sn_schedule_brick *b, const sn_schedule_walk *w) {
     return run >= 2 * unit;
 }
 
-bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) { return begins_sectors(b, &b->stored, b->least); }
+bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b) {
+    return sn_schedule_brick_begins(b, &b->stored, b->least);
+}
 
 int64_t sn_schedule_brick_reach(const sn_schedule_brick *b) {
     const sn_schedule_walk *w = &b->stored;
@@ -694,29 +696,33 @@ static uint32_t resident(const sn_pass_ctx *cx, const sn_schedule_brick *b, cons
 }
 
 /* Other candidates: twice as many threads, and half. */
-sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
-                                       const sn_sched *pinned) {
-    sn_schedule_brick b;
+sn_status sn_schedule_propose_bricks(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                     const sn_sched *pinned, sn_schedule_brick *b) {
     sn_sched sc = *pinned;
-    bool open = pinned->cls == SN_SCHED_NONE;
-    if (open && !sn_schedule_wants_brick(cx, k, &sh->outer)) return SN_OK;
-    sn_schedule_find_brick(&b, cx, k, &sh->outer);
     sc.cls = SN_SCHED_BRICK;
-    if (!choose_runs(&sc, cx, &b) && open) return SN_OK;
+    if (!choose_runs(&sc, cx, b) && pinned->cls == SN_SCHED_NONE) return SN_OK;
     if (!sc.block_x) sc.block_x = SN_TILE_THREADS;
     sc.block_y = 1;
-    sn_schedule_size_brick(&b, sc.tile_m, sc.tile_n);
-    uint32_t vector = sn_schedule_brick_vector(cx->m, &b, sh), word = sn_schedule_brick_word(cx->m, &b, sh);
+    sn_schedule_size_brick(b, sc.tile_m, sc.tile_n);
+    uint32_t vector = sn_schedule_brick_vector(cx->m, b, sh), word = sn_schedule_brick_word(cx->m, b, sh);
     if (!sc.vector) sc.vector = vector < word ? word : vector;
-    SN_TRY(check(cx, k, &b, &sc, vector, word));
+    SN_TRY(check(cx, k, b, &sc, vector, word));
     bool bound = !pinned->min_blocks;
-    if (bound) sc.min_blocks = resident(cx, &b, sh, &sc);
+    if (bound) sc.min_blocks = resident(cx, b, sh, &sc);
     sn_schedule_propose(out, cx, &sc);
     uint32_t threads[] = {sc.block_x * 2, sc.block_x / 2};
     for (size_t i = 0; i < SN_COUNT(threads) && !pinned->block_x; i++) {
         sc.block_x = threads[i];
-        if (bound) sc.min_blocks = resident(cx, &b, sh, &sc);
+        if (bound) sc.min_blocks = resident(cx, b, sh, &sc);
         sn_schedule_propose(out, cx, &sc);
     }
     return SN_OK;
+}
+
+sn_status sn_schedule_brick_candidates(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                       const sn_sched *pinned) {
+    sn_schedule_brick b;
+    if (pinned->cls == SN_SCHED_NONE && !sn_schedule_wants_brick(cx, k, &sh->outer)) return SN_OK;
+    sn_schedule_find_brick(&b, cx, k, &sh->outer);
+    return sn_schedule_propose_bricks(out, cx, k, sh, pinned, &b);
 }

@@ -27,6 +27,7 @@ typedef struct sn_schedule_brick {
     uint32_t widest;                                    /* of the largest of these */
     uint32_t least;                                     /* of the smallest element that is stored */
     int64_t offset;                                     /* of the first store: its constant part */
+    bool whole;                                         /* a brick has all of the last loop (brick_rows.c) */
 } sn_schedule_brick;
 
 /* What a brick has of a load, in shared memory (brick_layout.c). */
@@ -69,12 +70,16 @@ int64_t sn_schedule_brick_room(const sn_schedule_brick_part *q);
 /* Threads of a block that go along a line of so many pieces, as all others do along lines beside it. */
 int64_t sn_schedule_brick_threads(int64_t threads, int64_t pieces, int64_t lines);
 void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const sn_schedule_brick *b, uint32_t load);
-/* Does every run of the stores begin with a sector? */
+/* Does every run of a walk begin with a sector, or of the stores? */
+bool sn_schedule_brick_begins(const sn_schedule_brick *b, const sn_schedule_walk *w, uint32_t bytes);
 bool sn_schedule_brick_begins_sectors(const sn_schedule_brick *b);
 /* Elements of a store, where runs begin at multiples of so many, and have multiples of so many. */
 uint32_t sn_schedule_brick_vector(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh);
 /* Elements of a word, where runs of bytes or halves are stored by words wherever they begin; 0: they are not. */
 uint32_t sn_schedule_brick_word(sn_module *m, const sn_schedule_brick *b, const sn_schedule_shape *sh);
+/* The headers of such a brick, its first choice first: none where runs do not fit. The body is that of sh. */
+sn_status sn_schedule_propose_bricks(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const sn_schedule_shape *sh,
+                                     const sn_sched *pinned, sn_schedule_brick *b);
 /* Is it worth a brick, and not better off in another class? For `join-axes` too, which leaves such kernels alone. */
 bool sn_schedule_wants_brick(sn_pass_ctx *cx, sn_kern k, const sn_chain *outer);
 

@@ -197,8 +197,7 @@ static void put_copies(sn_brick_binding *b, bool masked) {
 
 /* ---- the body ---- */
 
-/* Where element `at` of a brick is in shared memory. */
-static sn_ix place_of(sn_brick_binding *b, const sn_brick_staged *st, const sn_ix *at) {
+sn_ix sn_brick_place_of(sn_brick_binding *b, const sn_brick_staged *st, const sn_ix *at) {
     sn_module *m = b->m;
     sn_ix place = sn_ix_const(m, 0), with[SN_MAX_CHAIN], from[SN_MAX_CHAIN];
     for (uint32_t p = 0; p < b->b.n; p++) from[p] = at[p];
@@ -253,7 +252,7 @@ static void redirect(sn_brick_binding *b, const sn_stmt_vec *body, const sn_ix *
         const sn_brick_staged *st = &b->loads[i];
         sn_stmt s = body->at[st->position];
         const sn_stmt_rec *r = sn_stmt_get(m, s);
-        sn_ix place = place_of(b, st, at);
+        sn_ix place = sn_brick_place_of(b, st, at);
         sn_cursor here = sn_at_before(m, s);
         sn_val value = st->hidden ? sn_put_load_masked(m, here, st->shared, place, r->in[0], r->in[1])
                                   : sn_put_load(m, here, st->shared, place);
@@ -404,27 +403,35 @@ static void open_grid(sn_brick_binding *b) {
     }
 }
 
+void sn_brick_bind_body(sn_brick_binding *b, sn_stmt_vec body, uint32_t vector,
+                        void (*between)(sn_brick_binding *b, bool masked, void *user), void *user) {
+    b->unit = SN_SECTOR / b->b.least;
+    b->words = vector % b->v != 0;
+    b->turned = b->unit > (b->words ? 1 : b->v) && !sn_schedule_brick_begins_sectors(&b->b);
+    b->reach = sn_schedule_brick_reach(&b->b);
+    b->beyond = b->turned ? sn_schedule_brick_beyond(&b->last, &b->b) : 0;
+    for (uint32_t p = 0; p < b->b.n; p++) b->sides[p] = b->b.sides[p] + (p == b->last ? b->beyond : 0);
+    note_staged(b, &body);
+    open_grid(b);
+    sn_stmt_vec edge = b->inside && b->masked ? sn_schedule_copy_body(b->cx, b->k, &body) : body;
+    find_origins(b, b->inside);
+    if (choose_bricks(b, false)) put_copies(b, false);
+    find_origins(b, false);
+    if (choose_bricks(b, true)) put_copies(b, true);
+    if (between && choose_bricks(b, false)) between(b, false, user);
+    if (between && choose_bricks(b, true)) between(b, true, user);
+    if (choose_bricks(b, false)) put_bodies(b, &body, false);
+    if (choose_bricks(b, true)) put_bodies(b, &edge, true);
+}
+
 void sn_schedule_brick_bind(sn_pass_ctx *cx, sn_kern k, sn_schedule_shape *sh, sn_sched *sc) {
     sn_module *m = cx->m;
     sn_brick_binding b = {.cx = cx, .m = m, .k = k, .sh = sh, .threads = sc->block_x, .v = sc->vector};
     sn_schedule_find_brick(&b.b, cx, k, &sh->outer);
     sn_schedule_size_brick(&b.b, sc->tile_m, sc->tile_n);
     for (uint32_t p = 0; p < sh->outer.n; p++) b.axes[p] = sn_stmt_axis(m, sh->outer.at[p]);
+    uint32_t vector = sn_schedule_brick_vector(m, &b.b, sh);
     sn_stmt_vec body = {0};
-    b.unit = SN_SECTOR / b.b.least;
-    b.words = sn_schedule_brick_vector(m, &b.b, sh) % sc->vector != 0;
-    b.turned = b.unit > (b.words ? 1 : b.v) && !sn_schedule_brick_begins_sectors(&b.b);
     sn_schedule_take_body(&body, cx, k, sh);
-    b.reach = sn_schedule_brick_reach(&b.b);
-    b.beyond = b.turned ? sn_schedule_brick_beyond(&b.last, &b.b) : 0;
-    for (uint32_t p = 0; p < b.b.n; p++) b.sides[p] = b.b.sides[p] + (p == b.last ? b.beyond : 0);
-    note_staged(&b, &body);
-    open_grid(&b);
-    sn_stmt_vec edge = b.inside && b.masked ? sn_schedule_copy_body(cx, k, &body) : body;
-    find_origins(&b, b.inside);
-    if (choose_bricks(&b, false)) put_copies(&b, false);
-    find_origins(&b, false);
-    if (choose_bricks(&b, true)) put_copies(&b, true);
-    if (choose_bricks(&b, false)) put_bodies(&b, &body, false);
-    if (choose_bricks(&b, true)) put_bodies(&b, &edge, true);
+    sn_brick_bind_body(&b, body, vector, NULL, NULL);
 }

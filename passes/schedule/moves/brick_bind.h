@@ -63,6 +63,12 @@ sn_val sn_brick_put_mask(sn_brick_binding *b, sn_stmt into, const sn_ix *at, con
 void sn_brick_split_loops(const sn_brick_binding *b, uint32_t *run, uint32_t *n_run, uint32_t *runs, uint32_t *n_runs);
 /* The offset of a run of the stores, whose loops are at their first iterations. */
 sn_ix sn_brick_start_of_stores(sn_brick_binding *b, const sn_stmt_vec *body, const sn_ix *at);
+/* Where element `at` of a brick is in shared memory. */
+sn_ix sn_brick_place_of(sn_brick_binding *b, const sn_brick_staged *st, const sn_ix *at);
+/* The loops of a brick whose b, axes, threads and v are there, with a body that was taken from its loops; vector: elements with which all runs of the
+ * stores begin. between: what is done with a brick in shared memory, inside of b->into, before it is stored; NULL: nothing. */
+void sn_brick_bind_body(sn_brick_binding *b, sn_stmt_vec body, uint32_t vector,
+                        void (*between)(sn_brick_binding *b, bool masked, void *user), void *user);
 /* The body at element `at` of the brick; `in` is the same for those who do not look at tests. The body is used up. */
 void sn_brick_put_element(sn_brick_binding *b, sn_stmt into, const sn_stmt_vec *body, const sn_ix *at, const sn_ix *in);
 

@@ -225,7 +225,7 @@ void sn_schedule_lay_out_brick(sn_schedule_brick_part *out, sn_module *m, const 
                                     .c0 = sn_ix_get(m, r->ix)->c0};
     find_run(b, out, w);
     find_runs(b, out, w);
-    if (more) leave_out_rest(whole, out);
+    if (more && !whole->whole) leave_out_rest(whole, out); /* rows are reduced: they are whole */
     choose_pieces(b, whole, out, w);
     lay_out(b, out, w);
 }

@@ -448,12 +448,25 @@ static uint32_t word_vector(sn_pass_ctx *cx, const rows *ro, uint32_t even, uint
     return sn_schedule_row_lead(cx->m, ro->sh, SN_WORD / bytes).i ? SN_WORD / bytes : even;
 }
 
+/* Vectors that divide a row, but no wider than parts of rows that stay begin with, where that is a word: lanes of others would be loaded one by one, each a
+ * vector away from its neighbour's. So are those of rows that no word begins, whatever they are. */
+static uint32_t even_vector(sn_pass_ctx *cx, const rows *ro, uint32_t wide, uint32_t bytes) {
+    uint32_t even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+    int64_t at;
+    if (!cx->target->is_gpu || ro->sh->n_nests < 2 || ro->late) return even;
+    for (uint32_t v = even; v && v * bytes >= SN_WORD; v /= 2) {
+        sn_ix lead = sn_schedule_row_lead(cx->m, ro->sh, v);
+        if (v == 1 || !lead.i || sn_ix_is_const(cx->m, lead, &at)) return v;
+    }
+    return even;
+}
+
 /* Vectors that divide a row, or wide ones that start before it and end behind it (inner.c). Those cost a test a
  * lane: it pays in long rows, whose threads have many vectors, where a lane does little else. Threads that scan put
  * together what they have once a vector, which takes more than the tests of its lanes. */
 static uint32_t row_vector(sn_pass_ctx *cx, const rows *ro, uint32_t bytes) {
     uint32_t wide = ro->once ? sn_widest_alone(cx, bytes) : sn_widest(cx, bytes),
-             even = sn_least(wide, sn_pow2_divisor(ro->divisor));
+             even = even_vector(cx, ro, wide, bytes);
     if (even < wide && sn_schedule_row_is_open(cx, ro->sh)) return open_vector(ro, wide, even, bytes);
     if (!cx->target->is_gpu || even == wide) return even;
     bool of_warp = ro->sh->scans && sn_warp_scans(ro->sh->max_count, bytes, wide);
