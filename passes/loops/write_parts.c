@@ -1,5 +1,5 @@
-/* write_parts.c: the pass `write-parts`: on the CPU parts of a concatenation that share intermediates are stored one
- * behind the other, before `fuse`.
+/* write_parts.c: the pass `write-parts`: parts of a concatenation that share intermediates are stored one behind the
+ * other, before `fuse`.
  *
  *     k0: loop j in 65536 { .. store t[j], %0 }
  *     k1: loop i in 3 { loop j in 65536 {
@@ -14,7 +14,8 @@
  *
  * Kernels of one short axis, whose code is straight, of which a test decides what an iteration wants (needed.c), and
  * which load what a kernel with as many iterations as the other loops have stores. A concatenation of what is in memory
- * anyway stays: its parts are read and written one by one. Legal: iterations of the outer loops are independent. Cost:
+ * anyway stays: its parts are read and written one by one. On a GPU parts along any axis but the last, which threads have
+ * side by side, and where the other axes fill the device. Legal: iterations of the outer loops are independent. Cost:
  * linear in statements and in what is written.
  */
 #include "passes/loops/needed.h"
@@ -78,11 +79,18 @@ static void write_loop_out(sn_module *m, sn_kern k, const sn_chain *outer, uint3
 
 /* Lanes along the last of the other loops. */
 static bool has_lanes(const parts *p, sn_kern k, const sn_chain *outer, const int64_t *extents, uint32_t at) {
+    if (p->cx->target->is_gpu) return true; /* the last loop stays */
     uint32_t along = at + 1 < outer->n ? outer->n - 1 : outer->n - 2, bytes = 0;
     for (sn_stmt s = sn_stmt_walk_first(p->m, k); s.i; s = sn_stmt_walk_next(p->m, s))
         if (sn_is_access(sn_stmt_get(p->m, s)))
             sn_schedule_smaller(&bytes, sn_dtype_bytes(sn_buf_get(p->m, sn_stmt_get(p->m, s)->buf)->dtype));
     return extents[along] >= 2 * sn_host_widest(p->cx, k, bytes);
+}
+
+/* On a GPU: is it filled by the other loops, by vectors of elements? */
+static bool has_threads(const parts *p, int64_t rows) {
+    enum { LANES = 4 };
+    return !p->cx->target->is_gpu || rows >= LANES * SN_DEVICE_ROWS;
 }
 
 static bool write_kernel(parts *p, uint32_t at) {
@@ -94,8 +102,9 @@ static bool write_kernel(parts *p, uint32_t at) {
     sn_chain_outer(&outer, m, k);
     if (outer.n < 2 || !sn_chain_extents(m, &outer, extents)) return false;
     for (uint32_t i = 0; i < outer.n; i++) {
-        int64_t most = i + 1 < outer.n ? MOST_PARTS : SN_MOST_APART;
+        int64_t most = i + 1 < outer.n ? MOST_PARTS : p->cx->target->is_gpu ? 0 : SN_MOST_APART;
         if (extents[i] < 2 || extents[i] > most || !has_lanes(p, k, &outer, extents, i)) continue;
+        if (!has_threads(p, p->iterations[at] / extents[i])) continue;
         int64_t before, n = written(&before, p, outer.at[i], outer.at[outer.n - 1]);
         if (!n || n > SN_WRITTEN_PARTS) continue;
         if (2 * n > before && !shares(p, at, p->iterations[at] / extents[i])) continue;
@@ -112,7 +121,6 @@ sn_status sn_pass_write_parts(sn_pass_ctx *cx, bool *changed) {
     sn_module *m = cx->m;
     uint32_t n = m->kernels.n;
     parts p = {.cx = cx, .m = m, .iterations = SN_NEWN(cx->scratch, int64_t, n + 1)};
-    if (cx->target->is_gpu) return SN_OK;
     sn_users_find(&p.users, m, cx->scratch);
     for (uint32_t i = 0; i < n; i++) {
         sn_chain outer;
