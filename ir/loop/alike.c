@@ -14,6 +14,7 @@ typedef struct reader {
     sn_arena *arena;
     sn_alike *out;
     int64_t lanes; /* longest vector axis */
+    bool runs;     /* vectors load whole pieces, up to where a buffer ends: its size is in the code */
     uint32_t axes, vals, bufs;
     SN_VEC(sn_axis_kind) kinds; /* by axis number */
 } reader;
@@ -119,7 +120,9 @@ static void read_buffer(reader *r, sn_buf buf) {
     token(r, b->private_size);
     token(r, b->swizzle);
     token(r, b->align < WIDEST_ACCESS ? b->align : WIDEST_ACCESS);
-    token(r, sn_ix_is_const(r->m, b->size, &size) && size == 0);
+    bool known = sn_ix_is_const(r->m, b->size, &size);
+    token(r, known && size == 0);
+    if (r->runs) token(r, known ? (uint64_t)size : UINT64_MAX);
 }
 
 static void read_literal(reader *r, const sn_stmt_rec *s) {
@@ -146,6 +149,7 @@ static void read_stmt(reader *r, sn_stmt s) {
 void sn_alike_read(sn_alike *out, sn_module *m, sn_arena *arena, sn_stmt top) {
     *out = (sn_alike){.top = top};
     reader r = {.m = m, .arena = arena, .out = out, .lanes = 1};
+    r.runs = sn_kern_get(m, sn_stmt_get(m, top)->kern)->sched.runs;
     sn_stmt end = sn_stmt_walk_skip(m, top);
     for (sn_stmt s = top; s.i != end.i; s = sn_stmt_walk_next(m, s)) {
         const sn_stmt_rec *rec = sn_stmt_get(m, s);

@@ -8,7 +8,7 @@
  *
  * What is part of the shape, because code depends on it: literals; the extents and the strides of block, vector and
  * unroll axes; the extents of grid axes but the outermost; of offsets, strides and bounds the power of two that divides
- * them, as far as a vector axis is long. Extents are constants.
+ * them, as far as a vector axis is long; of schedules with `runs` the sizes of buffers. Extents are constants.
  */
 #ifndef SN_IR_LOOP_ALIKE_H
 #define SN_IR_LOOP_ALIKE_H

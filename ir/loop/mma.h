@@ -60,6 +60,12 @@ extern const sn_mma_info sn_mmas[SN_N_MMAS];
 
 /* Is it given by warpgroups, to be waited for? */
 static inline bool sn_mma_is_async(sn_mma mma) { return sn_mmas[mma].threads > 32; }
+/* May a block have so many columns? Those that warpgroups multiply have 256 at most; of integers, beyond 32, multiples of 16. */
+static inline bool sn_mma_takes_columns(sn_mma mma, int64_t n) {
+    const sn_mma_info *info = &sn_mmas[mma];
+    bool coarse = sn_mma_is_async(mma) && info->state == SN_I32 && n > 32;
+    return n > 0 && n % info->n == 0 && !(coarse && n % 16) && (!sn_mma_is_async(mma) || n <= 256);
+}
 /* Elements that a thread has of a smallest block. */
 static inline uint32_t sn_mma_elements(sn_mma mma) { return sn_mmas[mma].m == 8 ? 2 : 4; }
 

@@ -146,13 +146,46 @@ double sn_choice_cycles_by_boxes(const sn_choice_question *q, sn_dtype dtype, sn
     return by_boxes(q, dtype, 1, mma) * sn_choice_products(q, dtype) + SN_CHOICE_BEGIN;
 }
 
+/* Elements that threads can bring at a time, of rows that begin anywhere. */
+static int64_t piece_of(const sn_place *p) {
+    int64_t n = sn_place_unit(p->dtype);
+    while (n > 1 && !sn_place_is_aligned(p, -1, n)) n /= 2;
+    return n;
+}
+
+/* Halves that threads bring by words or more are copied while others are multiplied, if not altogether; several tiles are on a multiprocessor
+ * at once, so that none waits for the last of a turn. A launch is counted, too: of two small copies, which are counted with one each, one
+ * takes it (300 x 1004 x 1004 7 us by copies, 9.5 by threads). */
+static double by_pieces(const sn_choice_question *q, int64_t piece, double parts) {
+    enum { THOUSAND = 1024 };
+    const sn_product *p = q->product;
+    double cycles = 0, k = SN_CHOICE_SMALL_TILE_STEPS * whole((double)p->k / parts, SN_CHOICE_SMALL_TILE_STEPS);
+    for (int64_t side = SN_CHOICE_SMALL_TILE; side <= SN_CHOICE_TILES; side *= 2) {
+        double copies = 2 * (double)side * k / (double)piece * SN_CHOICE_PIECES / THOUSAND,
+               products = (double)(side * side) * k / SN_CHOICE_WARP_PRODUCTS;
+        double longer = copies > products ? copies : products, shorter = copies > products ? products : copies;
+        double tiles = (double)p->batch * parts * whole((double)p->m, (double)side) * whole((double)p->n, (double)side);
+        double turns = tiles > q->target->units ? tiles / q->target->units : 1;
+        cycles = least(cycles, turns * (longer + shorter / 2 + SN_CHOICE_WARP_TILE));
+    }
+    return cycles + SN_CHOICE_BEGIN + SN_LAUNCH;
+}
+
+static double by_threads(const sn_choice_question *q, const operand o[2], double parts) {
+    enum { WORD = 4, HALF = 2 };
+    int64_t left = piece_of(&o[0].at), right = piece_of(&o[1].at), piece = left < right ? left : right;
+    double singles = sn_choice_cycles_by_threads(q, o->at.dtype, parts);
+    if (sn_dtype_bytes(o->at.dtype) != HALF || piece * HALF < WORD || !o[0].known || !o[1].known) return singles;
+    return least(singles, by_pieces(q, piece, parts));
+}
+
 double sn_choice_misplaced_cycles(const sn_choice_question *q, double parts) {
     enum { HUNDRED = 100 };
     const char *why_not;
     operand o[2];
     if (!sn_choice_padded_applies(&why_not, q)) return 0;
     sn_mma mma = look(o, q->target, q->m, q->product);
-    if (!o[0].brought || !o[1].brought) return sn_choice_cycles_by_threads(q, o->at.dtype, parts);
+    if (!o[0].brought || !o[1].brought) return by_threads(q, o, parts);
     if (!mma || !o[0].copied || !o[1].copied) return 0; /* one alone costs 3 % */
     sn_dtype dtype = o->at.dtype;
     double once = by_boxes(q, dtype, parts, mma), off_sector = (double)SN_CHOICE_OFF_SECTOR / HUNDRED;
@@ -248,11 +281,20 @@ static sn_nd copy_of(sn_module *m, sn_nd x, int along) {
     return reordered(m, x, back, p.rank);
 }
 
+/* `along`, an axis of x, as one of what x is a view of, or a cast; -1: there is none. */
+static int axis_below(const sn_module *m, sn_nd x, int along) {
+    const sn_node_rec *n = sn_node_get(m, x);
+    if (n->op == SN_OP_CAST) return along;
+    if (n->op != SN_OP_PERMUTE) return -1;
+    int64_t axis = sn_node_attr(m, x, SN_ATTR_PERM)->ints.at[along];
+    return (int)(axis < 0 ? axis + n->type.rank : axis);
+}
+
 static sn_nd copied(sn_module *m, sn_nd x, int along) {
     const sn_node_rec *n = sn_node_get(m, x);
-    bool below = stays_above(m, x) && (along < 0 || n->op == SN_OP_CAST); /* `along` counts the axes of the operand */
-    if (!below) return copy_of(m, x, along);
-    sn_nd in = copied(m, n->in[0], along);
+    int axis = along < 0 || !stays_above(m, x) ? -1 : axis_below(m, x, along);
+    if (!stays_above(m, x) || (along >= 0 && axis < 0)) return copy_of(m, x, along);
+    sn_nd in = copied(m, n->in[0], axis);
     return in.i ? sn_graph_node(m, n->op, &in, 1, n->attrs, n->n_attrs) : in;
 }
 

@@ -6,7 +6,8 @@
  * Convolutions with groups come so: with an axis of its own a group is a product of matrices, one of a batch, and
  * class contract finds it. Only where tensor copies can bring it, and where a group has rows enough for most of a tile, or
  * sums so long that rows do not matter; else threads look at a place for each element and do not care. Legality: always, where each index is linear in both
- * axes. After `collapse`, which sees long axes. Cost: linear in the statements, a substitution for each axis.
+ * axes. Phases and channels of a transposed convolution, which only its weights know, are rows both, however few. After `collapse`, which
+ * sees long axes. Cost: linear in the statements, a substitution for each axis.
  */
 #include "passes/base/nest.h"
 #include "passes/schedule/base/figures.h"
@@ -21,6 +22,19 @@ static int64_t find_group(const sn_module *m, sn_stmt s, sn_ix axis) {
         if (sn_loads(r) && summed) group = sn_ix_divisor(m, r->ix, axis);
     }
     return group;
+}
+
+/* Does one operand of the sums in s alone change along the axis? Then what becomes of it are two axes of rows, as of phases and channels in the
+ * weights of a transposed convolution, and no groups that have fewer rows each. */
+static bool is_of_one_operand(const sn_module *m, sn_stmt s, sn_axis axis) {
+    uint32_t n = 0;
+    sn_stmt end = sn_stmt_walk_skip(m, s);
+    for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t)) {
+        const sn_stmt_rec *r = sn_stmt_get(m, t);
+        bool summed = r->parent.i && sn_stmt_get(m, r->parent)->op == SN_LOP_REDUCE;
+        n += sn_loads(r) && summed && sn_ix_uses_axis(m, r->ix, axis);
+    }
+    return n == 1;
 }
 
 static bool is_linear(sn_module *m, sn_ix e, sn_axis ax) {
@@ -84,7 +98,9 @@ static bool split(sn_module *m, const sn_chain *outer, sn_stmt s) {
     int64_t extent, group = find_group(m, s, sn_ix_axis(m, o));
     const char *name = sn_axis_get(m, o)->name;
     bool whole = sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && group && extent % group == 0 && extent > group;
-    if (!whole || (2 * group <= SN_PRODUCT_LEAST && !has_long_sums(m, outer, extent / group))) return false;
+    if (!whole) return false;
+    int64_t rows = is_of_one_operand(m, s, o) ? extent : group;
+    if (2 * rows <= SN_PRODUCT_LEAST && !has_long_sums(m, outer, extent / group)) return false;
     sn_axis both[2] = {sn_axis_new(m, sn_strf(&m->arena, "%sg", name), sn_ix_const(m, extent / group)),
                        sn_axis_new(m, name, sn_ix_const(m, group))};
     sn_ix with = sn_ix_add(m, sn_ix_scale(m, sn_ix_axis(m, both[0]), group), sn_ix_axis(m, both[1]));

@@ -141,8 +141,7 @@ static void propose_boxes(sn_sched_list *out, sn_pass_ctx *cx, sn_kern k, const 
     bool deep = ct.c.k * sn_dtype_bytes(ct.c.operands[0].from) >= SN_PRODUCT_DEPTH;
     bool halves = !ct.images && !ct.n_terms && ct.c.k >= SN_PRODUCT_SHORT;
     if (ct.c.m < least_rows(&ct) || !(deep || halves)) return;
-    bool for_tiles = pinned->halo || pinned->shared;
-    if (is_narrow(&ct) ? for_tiles : ct.made) return;
+    if (is_narrow(&ct) ? pinned->halo : ct.made) return;
     if (is_narrow(&ct)) sn_contract_narrow(out, &ct, pinned);
     else sn_contract_tiles(out, &ct, pinned);
     if (out->n && out->at[0].halo && !sn_contract_find_halo(&ct)) sn_contract_find_strip(&ct);

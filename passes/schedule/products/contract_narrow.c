@@ -11,27 +11,42 @@
  */
 #include "passes/schedule/products/contract.h"
 
-/* As few columns as an instruction takes, but a whole line of an operand that lies across the sum: a short one will
- * do. Terms are made by all threads, which have to have something to do, but for those of a third warpgroup. */
+/* As few columns as an instruction takes. Of an operand that lies across the sum, a line for each step, of 32, 64 or 128 bytes: three short
+ * lines take longer to come than a long one of which a part is beyond. Terms are made by all threads, which have to have something to do,
+ * but for those of a third warpgroup. */
 static uint32_t columns(const sn_contract *ct, uint32_t threads) {
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     if (threads > 2 * mma->threads) threads = 2 * mma->threads;
     int64_t least = ct->n_terms ? SN_LINE / sn_dtype_bytes(SN_F32) : mma->n, step = least;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
-        int64_t line = ct->across[i] ? SN_SECTOR / sn_dtype_bytes(ct->c.operands[i].from) : 0;
+        int64_t bytes = sn_dtype_bytes(ct->c.operands[i].from), line = ct->across[i] ? SN_SECTOR / bytes : 0;
+        while (line && line < ct->c.n && line * bytes < SN_LINE) line *= 2;
         if (ct->n_terms) line = threads * (ct->across[i] ? SN_TERMS_ACROSS : SN_TERMS_ALONG) / step;
         if (ct->c.operands[i].right && line > least) least = line;
     }
-    return (uint32_t)(sn_ceil_div(ct->c.n, least) * least);
+    int64_t columns = sn_ceil_div(ct->c.n, least) * least;
+    return (uint32_t)(sn_mma_takes_columns(ct->mma, columns) ? columns : columns + least);
 }
 
-/* Bytes of a step of the sum. */
+/* Bytes of a step of the sum, but for an operand that stays. */
 static int64_t step_bytes(const sn_contract *ct, const sn_sched *sc) {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < ct->c.n_operands; i++) {
         const sn_contraction_operand *o = &ct->c.operands[i];
+        if (sn_contract_stays(ct, sc, i)) continue;
         bytes += (int64_t)sn_dtype_bytes(o->from) * (o->right ? sc->tile_n : sc->tile_m) / sn_contract_together(ct, i);
     }
+    return bytes;
+}
+
+/* Bytes of the operand that stays, with steps of that depth; 0: none does. */
+static int64_t staying_bytes(const sn_contract *ct, const sn_sched *sc, int64_t depth) {
+    sn_sched deep = *sc;
+    int64_t bytes = 0;
+    deep.tile_k = (uint32_t)depth;
+    for (uint32_t i = 0; i < ct->c.n_operands; i++)
+        if (sn_contract_stays(ct, sc, i))
+            bytes += sn_contract_stay_space(ct, &deep, i) * sn_dtype_bytes(ct->c.operands[i].from);
     return bytes;
 }
 
@@ -48,14 +63,28 @@ static void choose_stages(sn_sched *sc, const sn_contract *ct, int64_t flight, i
     int64_t beside = (int64_t)SN_TERMS_COPIES * ct->n_terms * sn_dtype_bytes(SN_BF16) * sc->tile_n * rights(ct);
     if (!sc->tile_k) {
         sc->tile_k = (uint32_t)sn_contract_line(ct);
-        while (sn_contract_made_fits(ct, 2 * (int64_t)sc->tile_k, sc->split) &&
-               step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
-               2 * (step * SN_NARROW_STAGES + beside) * sc->tile_k <= room && 2 * (int64_t)sc->tile_k <= depth)
-            sc->tile_k *= 2;
+        for (int64_t twice = 2 * (int64_t)sc->tile_k;
+             sn_contract_made_fits(ct, twice, sc->split) && step * sc->tile_k * (SN_NARROW_STAGES - 1) < flight &&
+             (step * SN_NARROW_STAGES + beside) * twice <= room - staying_bytes(ct, sc, twice) && twice <= depth;
+             twice *= 2)
+            sc->tile_k = (uint32_t)twice;
     }
-    int64_t fit = (room - beside * sc->tile_k) / (step * sc->tile_k), steps = sn_ceil_div(depth, sc->tile_k);
+    int64_t left = room - staying_bytes(ct, sc, sc->tile_k) - beside * sc->tile_k;
+    int64_t fit = left / (step * sc->tile_k), steps = sn_ceil_div(depth, sc->tile_k);
     if (fit > steps && !sc->persistent) fit = steps;
     if (!sc->stages) sc->stages = fit < 2 ? 2 : fit < SN_NARROW_STAGES ? (uint32_t)fit : SN_NARROW_STAGES;
+}
+
+/* Blocks that do one tile after the other bring the short operand once, where that leaves room for as many steps of the long one. All of it has
+ * to come before anything is multiplied: it may be as much as two of these steps. */
+static bool let_short_stay(sn_sched *sc, const sn_contract *ct, int64_t flight, int64_t room, const sn_sched *comes) {
+    enum { STEPS = 2 };
+    sc->shared = sc->persistent && sc->cluster == 1;
+    int64_t least = staying_bytes(ct, sc, sn_contract_line(ct));
+    if (!least || least >= room) return false;
+    choose_stages(sc, ct, flight, room);
+    return sc->stages * sc->tile_k >= comes->stages * comes->tile_k &&
+           staying_bytes(ct, sc, sc->tile_k) <= STEPS * step_bytes(ct, sc) * sc->tile_k;
 }
 
 /* A multiprocessor alone draws several times its share of the memory, so that a third of them is enough. */
@@ -130,14 +159,14 @@ static uint32_t threads(const sn_contract *ct, const sn_sched *pinned) {
 
 /* Does the instruction make such tiles of such steps, and the pipe so many of them? What stands in a header may be anything. */
 static bool is_possible(const sn_contract *ct, const sn_sched *sc) {
-    enum { WIDEST = 256 };
     const sn_target *t = ct->cx->target;
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     uint32_t groups = sc->block_x / mma->threads;
     return groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= t->max_threads && sc->tile_m &&
-           sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
+           sc->tile_m % (mma->m * groups) == 0 && sn_mma_takes_columns(ct->mma, sc->tile_n) &&
            sc->tile_k % mma->k == 0 && sc->tile_k % sn_contract_line(ct) == 0 && sc->stages >= 2 &&
-           sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster && (sc->cluster == 1 || sc->split == 1);
+           sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster && (sc->cluster == 1 || sc->split == 1) &&
+           (!sc->shared || (staying_bytes(ct, sc, sc->tile_k) && sc->persistent && sc->cluster == 1));
 }
 
 void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sched *pinned) {
@@ -164,7 +193,10 @@ void sn_contract_narrow(sn_sched_list *out, const sn_contract *ct, const sn_sche
     if (sc.persistent) each = 1, blocks = t->units;
     if (each > most) each = most, blocks = each * t->units;
     int64_t room = (t->shared_bytes + SN_SHARED_SYSTEM) / each - SN_SHARED_RESERVED - SN_PRODUCT_SPARE;
-    choose_stages(&sc, ct, SN_NARROW_FLIGHT * sn_ceil_div((int64_t)t->flight_bytes * t->units, blocks), room);
+    int64_t flight = SN_NARROW_FLIGHT * sn_ceil_div((int64_t)t->flight_bytes * t->units, blocks);
+    sn_sched stays = sc;
+    choose_stages(&sc, ct, flight, room);
+    if (pinned->cls == SN_SCHED_NONE && let_short_stay(&stays, ct, flight, room, &sc)) sc = stays;
     if (pinned->cls != SN_SCHED_NONE && !is_possible(ct, &sc)) return;
     sn_schedule_propose(out, ct->cx, &sc);
     out->cycles = SN_PRODUCT_BEGIN + sn_contraction_fetch(ct->m, &ct->c, t) + SN_PRODUCT_RESULTS;

@@ -253,13 +253,13 @@ static bool has_pieces(const sn_contract *ct, const sn_sched *sc) {
 
 /* Does the instruction make such tiles, and the pipe of boxes such steps? */
 static bool is_possible(const sn_contract *ct, const sn_target *t, const sn_sched *sc) {
-    enum { WIDEST = 256, MOST_THREADS = 1024 };
+    enum { MOST_THREADS = 1024 };
     const sn_mma_info *mma = &sn_mmas[ct->mma];
     uint32_t groups = sc->block_x / mma->threads, whole = SN_LINE / sn_dtype_bytes(ct->c.operands[0].from);
     if (sc->shared && (!resident_bytes(ct, sc) || !sc->persistent || sc->cluster > 1)) return false;
     bool plain_grid = sc->split <= 1 || (sc->cluster == 1 && !sc->persistent); /* or there is no last block of a tile */
     return plain_grid && groups && sc->block_x % mma->threads == 0 && sc->block_x + SN_BOX_THREADS <= MOST_THREADS &&
-           sc->tile_m % (mma->m * groups) == 0 && sc->tile_n % mma->n == 0 && sc->tile_n <= WIDEST &&
+           sc->tile_m % (mma->m * groups) == 0 && sn_mma_takes_columns(ct->mma, sc->tile_n) &&
            (ct->halo.taps ? sn_contract_depth(ct, sc->tile_k) == sc->tile_k : sc->tile_k % sn_contract_line(ct) == 0) &&
            sc->tile_k % mma->k == 0 && has_pieces(ct, sc) && sn_contract_divides(ct, sc) && sc->stages >= 2 &&
            sc->stages <= SN_MAX_PIPE && sc->cluster <= t->cluster && (!ct->n_terms || sc->tile_k == whole) &&
