@@ -11,7 +11,8 @@
 #include "codegen-llvm/access.h"
 
 /* Where e is if the mask holds, and somewhere inside the buffer if not: on a GPU as far behind a place that neighbours have in common as e's
- * constant says, so that a thread selects one address for all of them, and instructions add the rest. */
+ * constant says, so that a thread selects one address for all of them, and instructions add the rest. (Buffers of segments, which share
+ * code, may be of other sizes.) */
 static lv masked_address(sn_gen *g, const sn_gen_access *a, sn_ix e, uint32_t lanes, lv mask) {
     sn_em *em = &g->em;
     const sn_ix_term *terms;
@@ -21,7 +22,8 @@ static lv masked_address(sn_gen *g, const sn_gen_access *a, sn_ix e, uint32_t la
     int64_t place = c0 < 0 ? 1 : 0;
     while (place < -c0) place *= 2;
     int64_t at = place + c0;
-    bool near = g->gpu && !a->b->swizzle && !sn_buf_is_local(a->b) && sn_ix_is_const(g->m, a->b->size, &size);
+    bool near = g->gpu && !g->segments && !a->b->swizzle && !sn_buf_is_local(a->b);
+    near = near && sn_ix_is_const(g->m, a->b->size, &size);
     if (!near || at % lanes || at + lanes > size)
         return em_select(em, mask, sn_gen_address(g, a, e), g->memory[a->id.i]);
     lv otherwise = g->memory[a->id.i];
