@@ -12,7 +12,8 @@ void sn_target_host(sn_target *out, uint32_t threads) {
     bool avx512 = strstr(features, "+avx512f"), neon = strstr(features, "+neon");
     uint32_t bytes = avx512 ? 64 : strstr(features, "+avx2") ? 32 : 16;
     bool short_too = strstr(features, "+avx512vl") && strstr(features, "+avx512bw");
-    bool vnni = strstr(features, "+avx512vnni") || strstr(features, "+avxvnni"), words = strstr(features, "+sse2");
+    /* Vectors of 512 bits take the one of AVX-512, which a hypervisor may hide from a machine that it shows the other one. */
+    bool vnni = strstr(features, avx512 ? "+avx512vnni" : "+avxvnni"), words = strstr(features, "+sse2");
     LLVMDisposeMessage(features);
     *out = (sn_target){
         .is_gpu = false,

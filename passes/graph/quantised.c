@@ -88,12 +88,14 @@ static bool find_integers(factor *out, sn_module *m, sn_nd x) {
     return true;
 }
 
-static bool find_factor(factor *out, sn_module *m, sn_nd x);
+enum { MOST_NODES = 16 }; /* through which a factor is looked at */
+
+static bool find_factor(factor *out, sn_module *m, sn_nd x, uint32_t left);
 
 /* The same view of the integers and, where these are several numbers, of the scales. */
-static bool find_viewed(factor *out, sn_module *m, sn_nd x) {
+static bool find_viewed(factor *out, sn_module *m, sn_nd x, uint32_t left) {
     const sn_node_rec n = *sn_node_get(m, x);
-    if (!find_factor(out, m, n.in[0])) return false;
+    if (!find_factor(out, m, n.in[0], left)) return false;
     bool one = !out->scale.i || !sn_type_of(m, out->scale)->rank;
     bool permuted = n.op == SN_OP_PERMUTE && out->scale.i && sn_type_of(m, out->scale)->rank == n.type.rank;
     if (!one && !permuted) return false;
@@ -102,17 +104,17 @@ static bool find_viewed(factor *out, sn_module *m, sn_nd x) {
     return true;
 }
 
-static bool find_factor(factor *out, sn_module *m, sn_nd x) {
+static bool find_factor(factor *out, sn_module *m, sn_nd x, uint32_t left) {
     const sn_node_rec *n = sn_node_get(m, x);
-    if (n->type.dtype != SN_F32) return false;
+    if (n->type.dtype != SN_F32 || !left) return false;
     if (n->op == SN_OP_CAST) return find_integers(out, m, n->in[0]);
     if (n->op == SN_OP_PERMUTE || n->op == SN_OP_RESHAPE || n->op == SN_OP_SQUEEZE || n->op == SN_OP_UNSQUEEZE)
-        return find_viewed(out, m, x);
+        return find_viewed(out, m, x, left - 1);
     if (n->op != SN_OP_MUL) return false;
     for (uint32_t k = 0; k < 2; k++) {
         sn_nd scale = n->in[k], of = n->in[1 - k];
         if (!is_scale(m, scale) || !sn_type_eq(sn_type_of(m, of), &n->type)) continue;
-        if (!find_factor(out, m, of) || out->scale.i) continue;
+        if (!find_factor(out, m, of, left - 1) || out->scale.i) continue;
         out->scale = scale;
         return true;
     }
@@ -167,7 +169,8 @@ static sn_nd product(sn_pass_ctx *cx, sn_nd x) {
     const sn_node_rec n = *sn_node_get(m, x);
     factor a = {0}, b = {0};
     if (n.type.dtype != SN_F32 || sn_node_attr(m, x, SN_ATTR_SCHEDULE)) return x;
-    if (!find_factor(&a, m, n.in[0]) || !find_factor(&b, m, n.in[1]) || !(a.constant || b.constant)) return x;
+    if (!find_factor(&a, m, n.in[0], MOST_NODES) || !find_factor(&b, m, n.in[1], MOST_NODES)) return x;
+    if (!a.constant && !b.constant) return x;
     int64_t steps = n.op == SN_OP_CONV ? conv_steps(m, &n, &a, &b) : matmul_steps(m, &n, &a, &b), most;
     if (!steps || a.most > INT16_MAX || b.most > INT16_MAX) return x;
     if (__builtin_mul_overflow(a.most * b.most, steps, &most) || most > INT32_MAX) return x;
