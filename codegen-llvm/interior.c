@@ -478,7 +478,9 @@ void sn_gen_part(sn_gen *g, const sn_stmt_rec *loop, void (*body)(sn_gen *g, voi
     LLVMBasicBlockRef blocks[2] = {sn_em_block(em, "inside"), sn_em_block(em, "ends")}, join = sn_em_block(em, "part");
     LLVMBuildCondBr(em->b, cond, blocks[0], blocks[1]);
     sn_gen_turn turn = g->turn;
+    bool waits = g->cluster_waits;
     for (int part = 0; part < 2 && g->status == SN_OK; part++) {
+        g->cluster_waits = waits; /* whichever way blocks go, they wait for others to start */
         uint32_t mark = sn_gen_mark(g);
         LLVMPositionBuilderAtEnd(em->b, blocks[part]);
         body(g, user);

@@ -6,6 +6,7 @@
  * (region.c, lanes.c, interior.c).
  */
 #include "codegen-llvm/gen.h"
+#include "ir/loop/access.h"
 
 /* ---- loops ---- */
 
@@ -229,11 +230,13 @@ static lv scalar_value(sn_gen *g, const sn_stmt_rec *s) {
     return x;
 }
 
-/* Blocks of a team share no memory but global buffers: does one pass something to another there? */
+/* Blocks of a team share no memory but global buffers: does one pass something to another there? Not where a result takes the place of what it is made
+ * of: the same thread has loaded that (passes/plan/inplace.c). */
 static bool team_passes(const sn_gen *g) {
     for (sn_stmt s = sn_stmt_walk_first(g->m, g->kern); s.i; s = sn_stmt_walk_next(g->m, s)) {
         const sn_stmt_rec *r = sn_stmt_get(g->m, s);
-        if (sn_loads(r) && sn_buf_is_global(sn_buf_get(g->m, r->buf)) && !g->steady[r->buf.i]) return true;
+        if (sn_loads(r) && !sn_buf_is_local(sn_buf_get(g->m, r->buf)) && sn_kern_stores(g->m, g->kern, r->buf))
+            return true;
     }
     return false;
 }

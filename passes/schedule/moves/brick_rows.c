@@ -59,8 +59,16 @@ static bool is_same(sn_module *m, const sn_schedule_shape *sh, sn_stmt s, sn_stm
     return false;
 }
 
-/* Accesses of the whole kernel: one store, and loads of what is staged that are all the same. */
-static bool are_rows(sn_module *m, const sn_schedule_shape *sh, sn_stmt staged) {
+/* Has each row elements of its own? Rows that share them would leave their results in the same place. */
+static bool are_apart(const sn_schedule_brick *b) {
+    for (uint32_t p = 0; p < b->n; p++)
+        if (b->extents[p] > 1 && !b->loads[0].strides[p]) return false;
+    return true;
+}
+
+/* Accesses of the whole kernel: one store, and loads of what is staged that are all the same. Nothing that is stored is loaded: two bricks may reduce a
+ * row, of which each stores a part, wherever runs begin inside of sectors. */
+static bool are_rows(sn_module *m, sn_kern k, const sn_schedule_shape *sh, sn_stmt staged) {
     sn_buf x = sn_stmt_get(m, staged)->buf;
     uint32_t stores = 0;
     sn_stmt end = sn_stmt_walk_skip(m, sh->outer.at[0]);
@@ -71,7 +79,8 @@ static bool are_rows(sn_module *m, const sn_schedule_shape *sh, sn_stmt staged) 
             (stores++ || r->has_mask || sn_buf_get(m, r->buf)->dtype != sn_buf_get(m, x)->dtype))
             return false;
         if (sn_is_access(r) && r->op != SN_LOP_STORE && r->op != SN_LOP_LOAD) return false;
-        if (r->op == SN_LOP_LOAD && sn_buf_eq(r->buf, x) && !is_same(m, sh, s, staged)) return false;
+        if (r->op != SN_LOP_LOAD) continue;
+        if (sn_kern_stores(m, k, r->buf) || (sn_buf_eq(r->buf, x) && !is_same(m, sh, s, staged))) return false;
     }
     return stores == 1;
 }
@@ -84,7 +93,7 @@ static bool find(sn_schedule_brick *b, sn_pass_ctx *cx, sn_kern k, const sn_sche
     b->whole = true;
     /* Longer rows are read again by each nest: of words a bank at a time. */
     if (sh->max_count > MOST_WRITTEN && b->widest != SN_WORD) return false;
-    return b->n_staged == 1 && b->n_across == 1 && are_rows(m, sh, b->staged[0]);
+    return b->n_staged == 1 && b->n_across == 1 && are_apart(b) && are_rows(m, k, sh, b->staged[0]);
 }
 
 /* The last nest as a body of straight-line code. */

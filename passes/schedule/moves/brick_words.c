@@ -206,7 +206,8 @@ static bool stays_in_row(const sn_brick_binding *b, const words *w) {
     return w->n_run > 1 && w->parts == 1 && b->sides[w->run[0]] >= WARPS * SN_WARP * b->v;
 }
 
-/* The word of element e, which goes to `first`; `stays`: all of it is in one row of the run. */
+/* The word of element e, which goes to `first`, and those of other stores as far from it as they begin behind the first one; `stays`: all of it is in
+ * one row of the run. */
 static void put_word(sn_brick_binding *b, const words *w, sn_stmt into, const sn_stmt_vec *body, sn_ix first, sn_ix e,
                      sn_ix *at, sn_ix *in, bool stays) {
     sn_module *m = b->m;
@@ -222,9 +223,13 @@ static void put_word(sn_brick_binding *b, const words *w, sn_stmt into, const sn
         step_inside(b, w, e, lane, in);
     }
     sn_brick_put_element(b, into, body, at, in);
-    for (uint32_t k = 0; k < body->n; k++)
-        if (sn_stmt_get(m, body->at[k])->op == SN_LOP_STORE)
-            sn_stmt_get(m, body->at[k])->ix = sn_ix_add(m, first, lane);
+    sn_ix of_first = {0};
+    for (uint32_t k = 0; k < body->n; k++) {
+        sn_stmt_rec *r = sn_stmt_get(m, body->at[k]);
+        if (r->op != SN_LOP_STORE) continue;
+        if (!of_first.i) of_first = r->ix;
+        r->ix = sn_ix_add(m, sn_ix_add(m, first, lane), sn_ix_sub(m, r->ix, of_first));
+    }
 }
 
 /* All words of which the run has no more than a part left out; what comes from run to run is found once. */
