@@ -21,8 +21,7 @@ typedef struct sn_contract_plan {
     int64_t rows, width;     /* of a block, whose sums stay in registers; columns: vectors * lanes */
     int64_t vectors;
     int64_t tile_m, tile_n, tile_k;
-    int64_t
-        line; /* columns of a line of memory, of which the tile has whole ones, packed line by line; 0: all at once */
+    int64_t line; /* columns of a line of memory, where the tile has it whole: packed by itself; 0: none */
     int64_t tiles_m, tiles_n, parts; /* how many */
     bool together;                   /* all products by one thread */
     int64_t run;                     /* steps that a register takes in; no more than tile_k */
