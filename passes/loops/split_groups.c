@@ -24,17 +24,19 @@ static int64_t find_group(const sn_module *m, sn_stmt s, sn_ix axis) {
     return group;
 }
 
-/* Does one operand of the sums in s alone change along the axis? Then what becomes of it are two axes of rows, as of phases and channels in the
- * weights of a transposed convolution, and no groups that have fewer rows each. */
-static bool is_of_one_operand(const sn_module *m, sn_stmt s, sn_axis axis) {
-    uint32_t n = 0;
+/* Does one of two factors of the sums in s alone change along the axis? Then what becomes of it are two axes of rows, as of phases and channels in
+ * the weights of a transposed convolution, and no groups that have fewer rows each. (Attention has more than two.) */
+static bool is_of_one_factor(const sn_module *m, sn_stmt s, sn_axis axis) {
+    uint32_t factors = 0, n = 0;
     sn_stmt end = sn_stmt_walk_skip(m, s);
     for (sn_stmt t = s; t.i && t.i != end.i; t = sn_stmt_walk_next(m, t)) {
         const sn_stmt_rec *r = sn_stmt_get(m, t);
         bool summed = r->parent.i && sn_stmt_get(m, r->parent)->op == SN_LOP_REDUCE;
-        n += sn_loads(r) && summed && sn_ix_uses_axis(m, r->ix, axis);
+        if (!sn_loads(r) || !summed) continue;
+        factors++;
+        n += sn_ix_uses_axis(m, r->ix, axis);
     }
-    return n == 1;
+    return factors == 2 && n == 1;
 }
 
 static bool is_linear(sn_module *m, sn_ix e, sn_axis ax) {
@@ -99,7 +101,7 @@ static bool split(sn_module *m, const sn_chain *outer, sn_stmt s) {
     const char *name = sn_axis_get(m, o)->name;
     bool whole = sn_ix_is_const(m, sn_stmt_extent(m, s), &extent) && group && extent % group == 0 && extent > group;
     if (!whole) return false;
-    int64_t rows = is_of_one_operand(m, s, o) ? extent : group;
+    int64_t rows = is_of_one_factor(m, s, o) ? extent : group;
     if (2 * rows <= SN_PRODUCT_LEAST && !has_long_sums(m, outer, extent / group)) return false;
     sn_axis both[2] = {sn_axis_new(m, sn_strf(&m->arena, "%sg", name), sn_ix_const(m, extent / group)),
                        sn_axis_new(m, name, sn_ix_const(m, group))};
