@@ -90,7 +90,7 @@ typedef struct bench {
     sn_dtype out_dtype;
 } bench;
 
-/* kernel @k(a, b, y): y[i] = op a[i], b[i], with the innermost axis of the kind. */
+/* kernel @k(a, b, y): y[i] = op a[i], b[i], a[i], as many as it has, with the innermost axis of the kind. */
 static sn_kern build(sn_module *m, bench *t, sn_lop op, sn_axis_kind kind, sn_dtype cast_to) {
     sn_ix n = sn_ix_const(m, t->n);
     sn_buf a = sn_buf_new(m, "a", t->dtype, SN_BUF_INPUT, &n, 1), b = sn_buf_new(m, "b", t->dtype, SN_BUF_INPUT, &n, 1);
@@ -104,7 +104,8 @@ static sn_kern build(sn_module *m, bench *t, sn_lop op, sn_axis_kind kind, sn_dt
     sn_val x = sn_put_load(m, at, a, e), r;
     if (op == SN_LOP_CAST) r = sn_put_cast(m, at, cast_to, x);
     else if (sn_lops[op].n_in == 1) r = sn_put_op1(m, at, op, x);
-    else r = sn_put_op2(m, at, op, x, sn_put_load(m, at, b, e));
+    else if (sn_lops[op].n_in == 2) r = sn_put_op2(m, at, op, x, sn_put_load(m, at, b, e));
+    else r = sn_put_op3(m, at, op, x, sn_put_load(m, at, b, e), x);
     sn_put_store(m, at, y, e, r);
     sn_kern_collect_params(m, k);
     return k;
