@@ -14,8 +14,9 @@
  * no edge touches any of them. And where the loop stands inside of the lanes, whose columns have as many rows but for some:
  * those of a wide column (passes/loops/split_reduction.c), of which the last row is not whole.
  *
- * And where a whole block scans, or has a part in its registers that it reduces twice, whether all positions of its part, or of an iteration, are inside is the same for all
- * its threads. So all it does is translated twice, barriers included: few hold an end of the row.
+ * And where a whole block scans, or has a part in its registers that it reduces twice, whether all positions of its part, or of
+ * an iteration, are inside is the same for all its threads. So all it does is translated twice, barriers included: few hold an end
+ * of the row.
  *
  * Weights of odd rows are read by pieces that reach over them (unaligned.c): there the tests have to hold for as many positions more, and nobody asks
  * for the ends of the weights.
